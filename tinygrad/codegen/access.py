@@ -1,11 +1,11 @@
-"""Memory: addresses, loads, stores, masks.
+"""Memory accesses: addresses, loads, stores and masks.
 
-A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
-UNROLL range runs along it, a square of loads transposed in registers; one whose lanes lie at known
-distances, not far from each other, is a few loads and shuffles; else a gather, lane by lane.
-An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
-falls into the addressing mode.
-"""
+A read is one vector load if its lanes lie side by side. If its lanes lie a row apart and an UNROLL
+range runs along memory, it is a square of loads that are transposed in registers. If the lanes lie
+at known small distances, it is a few loads and shuffles. Otherwise it is a gather, lane by lane.
+
+An address is a chain of INDEX nodes, from the outermost scope inward. The constant is last, so that
+it falls into the addressing mode."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reductions, turn by turn: accumulators in registers, for each copy of what a REDUCE depends on,
-or in a stage, where the loops that it reduces are around the stage's.
-"""
+"""Reductions, turn by turn. The accumulators are in registers, one for each copy of the loops that
+a REDUCE depends on. If the reduced loops are outside of a stage's loops, the stage holds the
+accumulators."""
 
 from __future__ import annotations
 

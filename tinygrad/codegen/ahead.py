@@ -1,13 +1,15 @@
-"""A loop whose stages are filled some turns before they are read, each turn in the next place of
-their arrays.
+"""Loops whose stages are filled some turns before they are read (software pipelining). Each turn
+fills the next place of the stages' arrays.
 
-Who fills and who reads must hear of each other. Where all lanes fill, they meet once a turn, to see
-what was filled and to be done with the place that is filled next. Where an engine fills boxes that
-one lane asks for, a place has two signals instead: that it is full, and that its turn's readers
-have come so far that another place is free; so lanes never meet, and only that lane waits for them.
+Writers and readers must synchronise. If all lanes fill, they meet at one barrier each turn: after
+it the turn's place is full, and the place that is filled next is no longer read. If an engine
+copies boxes that one lane asks for, each place has two signals instead: that it is full, and that
+its readers are far enough for another place to be free. Then lanes never meet, and only the lane
+that asks for boxes waits.
 
-A unit that reads the stages itself is still at the turn before when its lanes go on, if there is
-room (`late`): then the place filled next is that of the turn before that one."""
+A matrix unit that reads the stages itself may still be working on the previous turn when its lanes
+go on, if the arrays have room for that (`late`). The place that is filled next is then the one of
+the turn before it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pieces that a machine's engine for tensors copies: boxes of a buffer, which it sees as a tensor
-of two or three axes. It puts 0 where a box reaches beyond an axis, so the gates of a piece become
-the tensor's sizes. One lane asks for a box, and a signal says when it is there."""
+"""Pieces of operands that a hardware engine copies: boxes of a buffer, which the engine sees as a
+tensor of two or three axes. It writes 0 where a box reaches beyond an axis, so the gates of a piece
+become the sizes of the tensor. One lane asks for a box, and a signal says when it has arrived."""
 
 from __future__ import annotations
 

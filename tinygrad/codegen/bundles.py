@@ -1,11 +1,10 @@
-"""One function of many: the kernels of a bundle (`schedule/bundles`), side by side.
+"""One function for many kernels: the members of a bundle (`schedule/bundles`).
 
-The bundle's tasks are those of its members, one after the other. A task finds by its number which
-kernel it belongs to, by branches, and which of the kernel's members, by halving a table; then it
-PICKs that member's pointers and numbers. A target that can't pick pointers has the text of a kernel
-once for each member. What can't stand in one function with others (several phases, other groups of
-lanes) is a function of its own.
-"""
+The tasks of a bundle are those of its members, one member after the other. A task finds its kernel
+by branches on its number, and the member of that kernel by binary search in a table; then it PICKs
+that member's pointers and numbers. For a target that can't pick pointers, the code of a kernel is
+repeated for each member. A kernel that can't share a function with others (several phases, another
+group size) gets a function of its own."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Symbolic sizes: most tasks end before the limit that a variable sets, and run without a mask; the
-one that it cuts runs with masks, and those beyond it not at all.
+"""Symbolic sizes. Most tasks end before the limit that a variable sets, and run without masks. The
+task that the limit cuts runs with masks, and tasks beyond it do nothing.
 
-A loop of symbolic size has the largest size as its size, and a limit. Pieces that it was split into
-have the limit less what the outer pieces counted. So what a task leaves of each limit at least, its
-*margin*, is an expression of the task's counters: where no margin is negative, no limit matters.
-"""
+A loop of symbolic size has the largest size as its size, and a limit. When such a loop is split,
+each piece has what the outer pieces leave of the limit. A task's *margin* is the least distance
+that is left between the end of a loop and its limit, an expression of the task's counters. Where no
+margin is negative, no limit matters."""
 
 from __future__ import annotations
 

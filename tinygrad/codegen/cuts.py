@@ -1,11 +1,11 @@
-"""Where loops are cut: what is read for some turns of a loop only, as of the parts of a
-concatenation, of what is rolled or padded, is read without a mask in a loop over these turns.
+"""Where loops are cut. Some values are read in a part of a loop's turns only: the parts of a
+concatenation, or of what is rolled or padded. If the loop is cut there, each part reads them
+without a mask.
 
-A mask costs a second load where one is enough, and far more where it hides an address that is no
-memory: then a processor looks at each lane. Each stretch of turns is a text of its own, and text
-is what compiling takes its time for. So masks stay where they hide no more than an image's edges
-and the text is long, or where sums are loops.
-"""
+A mask costs a second load where one would do. It costs far more where it hides an address that is
+no memory, because a processor then checks each lane. But each part is a copy of the code, and
+compile time grows with the code. So a loop is not cut where masks hide no more than the edges of an
+image and the code is long, or where sums are loops."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Instructions that a target lacks, made of those that every target has (`uop/instructions`).
+"""Instructions that a target lacks, made of those that every target has (`uop/instructions`). There
+is one row for each op.
 
-A kernel's values pass here as they become instructions, and so do the addresses, masks and loop
-ends that codegen adds itself; a row an op. Divisors are not 0 and shifts are in range already
-(`decompose`), so nothing here asks. All of it works lane by lane.
-"""
+The values of a kernel pass through here as they become instructions, and so do addresses, masks and
+loop ends, which codegen itself adds. `decompose` has already ensured that divisors are not 0 and
+shifts are in range, so nothing here checks. Everything works lane by lane."""
 
 from __future__ import annotations
 

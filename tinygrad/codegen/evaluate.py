@@ -1,5 +1,5 @@
-"""Values as instructions: a node of a kernel, for one copy of the loops around it. A value is
-emitted in the innermost open scope that it depends on, and remembered there.
+"""Values as instructions: a node of a kernel, for one copy of the loops around it. The instruction
+for a value is placed in the innermost open scope that the value depends on, and remembered there.
 """
 
 from __future__ import annotations

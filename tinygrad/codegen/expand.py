@@ -1,7 +1,6 @@
-"""From the loop tree to instructions: loops open and close as the tree says. What stands in them is
-written elsewhere: values by `evaluate`, what leaves store by `leaves`, reductions by `accumulators`
-or, where lanes share a matrix unit, `fragments`.
-"""
+"""From the loop tree to instructions: loops are opened and closed as the tree says. Other files
+write the contents: `evaluate` values, `leaves` stores, `accumulators` reductions, and `fragments`
+reductions by a matrix unit that lanes share."""
 
 from __future__ import annotations
 

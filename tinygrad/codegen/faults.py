@@ -1,6 +1,7 @@
-"""CHECKs as instructions: a test beside the value; where it fails, words of memory tell the host
-which it was, and of which numbers. Tests of vectors wait for the end of the loops around them. What
-is read is legal whatever they say, since who builds a CHECK takes a safe value where it fails."""
+"""CHECKs as instructions: a test beside the value. Where it fails, words in memory tell the host
+which CHECK it was, and with which numbers. Tests of vectors are collected until the loops around
+them end. Reads are safe whatever a test says, because whoever builds a CHECK uses a safe value
+where it fails."""
 
 from __future__ import annotations
 

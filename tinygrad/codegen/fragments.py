@@ -1,6 +1,6 @@
-"""Sums of products that a unit of a warp, or of several, computes: operands as words that each lane
-puts together from what it reads, or as places in LOCAL memory that the unit reads itself; and
-accumulators of which every lane holds its elements."""
+"""Sums of products by a matrix unit that a warp, or several warps, execute. An operand is either
+words that each lane collects from what it reads, or a place in LOCAL memory that the unit itself
+reads. The accumulator is distributed: each lane holds its elements of it."""
 
 from __future__ import annotations
 

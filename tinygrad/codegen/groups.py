@@ -1,11 +1,10 @@
-"""Groups of lanes (a GPU's work-groups): which loop is counted by which digit of the lane's number,
-and how lanes combine what each of them reduced.
+"""Groups of lanes (work-groups of a GPU): which digit of a lane's number counts which loop, and how
+lanes combine their partial reductions.
 
-A group's lanes are numbered in one row. The LANE ranges of a node are digits of that number, the
-innermost the lowest; a GROUP range takes the lowest digit that no LANE range of its value uses. So
-each stage may deal its work out to the lanes in its own way. Where a range is shorter than its
-digit, the lanes beyond it are masked.
-"""
+The lanes of a group are numbered in one row. The LANE ranges of a node are digits of that number,
+the innermost range being the lowest digit. A GROUP range takes the lowest digit that no LANE range
+of its value uses. So each stage may distribute its work over the lanes in its own way. If a range
+is shorter than its digit, the lanes beyond it are masked."""
 
 from __future__ import annotations
 

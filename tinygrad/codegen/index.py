@@ -1,9 +1,9 @@
-"""Index expressions as instructions: numbers where they are known, sums assembled so that what an
-outer loop fixes is computed there, and vectors where an expression differs from lane to lane.
+"""Index expressions as instructions. They are constants where the value is known. Sums are
+assembled so that the part which an outer loop fixes is computed in that loop. An expression that
+differs from lane to lane is a vector.
 
-`copies` says which turn of each UNROLL, SPREAD (or one lane of a VECTOR) is being written; other
-loops are bound to the scope that runs them and the value that counts them.
-"""
+`copies` says which turn of each UNROLL and SPREAD range, or which single lane of a VECTOR, is being
+written. All other loops are bound to the scope that runs them and to their counter."""
 
 from __future__ import annotations
 

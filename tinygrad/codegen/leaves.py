@@ -1,4 +1,4 @@
-"""Leaves of the loop tree that store: every copy of a turn's values, to memory or to a stage."""
+"""The leaves of the loop tree that store: every copy of a turn's values, to memory or a stage."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The linear program while it is written: scopes, the instructions in each, and the layout.
+"""The linear program under construction: its scopes, the instructions in each, and the final order.
 
-A value found deep inside a loop may belong outside of it. So instructions go to the scope that
-their sources live in, whatever scope is open, and the list is laid out at the end: a scope is put
-into its parent's list when it closes, after everything that was hoisted meanwhile. A node is
-interned, so it is placed once; what reads memory or carries a value has a serial number.
-"""
+A value found deep inside a loop may belong outside of it. So an instruction goes to the scope in
+which its sources live, whatever scope is open. The list is laid out at the end: when a scope
+closes, it is put into its parent's list after everything that was hoisted there meanwhile. Nodes
+are interned, so an instruction is placed once; those that read memory or carry a value have a
+serial number to keep them apart."""
 
 from __future__ import annotations
 

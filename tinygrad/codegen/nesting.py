@@ -1,6 +1,5 @@
-"""A scheduled kernel's loop tree: which loop, REDUCE and STAGE stands where, and which turns get a
-copy of their own. What the tree is, and the one rule that it follows, stands in `loops/nest`.
-"""
+"""Builds the loop tree of a scheduled kernel: where each loop, REDUCE and STAGE goes, and which
+turns get a copy of their own. `loops/nest` describes the tree and the one rule that it follows."""
 
 from __future__ import annotations
 

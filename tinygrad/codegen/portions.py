@@ -1,5 +1,5 @@
-"""Kernels whose arrays lie in more windows (`base/windows`) than a device binds: their groups are
-launched in portions, each of which sees less of the arrays."""
+"""Kernels whose arrays lie in more windows (`base/windows`) than a device can bind. Their groups
+are launched in portions, each of which sees a smaller part of the arrays."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Reductions: how two values combine, how accumulators and lanes fold in a fixed order, and how a
-long sum of floats is kept accurate.
+"""Reductions: how two values combine, how accumulators and lanes are combined in a fixed order, and
+how a long sum of floats is kept accurate.
 
-The order of a sum depends on the recipe only, never on how many threads run it. A sum of more than
-`PLAIN` float32 values in a row is summed in blocks, and blocks are added with the rounding error of
-each addition carried along (Kahan), so that the error does not grow with the length.
-"""
+The order of a sum depends on the recipe only, never on the number of threads. A sum of more than
+`PLAIN` float32 values in a row is computed in blocks. The blocks are added with a correction for
+the rounding error of each addition (Kahan), so the error does not grow with the length."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A running reduction: what its loop carries from turn to turn, and the running values within a
-vector whose lanes lie along the loop. Sums of float32 carry their rounding errors along."""
+"""Running reductions (scans): what their loop carries from turn to turn, and the running values
+inside a vector whose lanes lie along the loop. Sums of float32 carry a correction for their
+rounding errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Where the lanes of a read lie relative to each other, where that is known: lanes a few elements
-apart, forward or back, pairs that read the same element, rows of a window one after the other."""
+"""Where the lanes of a read lie relative to each other, if that is known: a few elements apart
+(forward or back), in pairs that read the same element, or as rows of a window one after the other.
+"""
 
 from __future__ import annotations
 

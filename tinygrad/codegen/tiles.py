@@ -1,9 +1,9 @@
-"""Vectors over several loops at once, row-major: what a matrix instruction takes and gives.
+"""Vectors over several loops at once, row-major: the operands and results of matrix instructions.
 
-Where memory has that order, such a vector is one load or store. Arithmetic is done on the whole
-vector. Where words of neighbours (TILE loops) lie along another loop, a square of words is
-transposed; all else is put together from vectors over one loop, lane beside lane.
-"""
+If memory has that order, such a vector is one load or store. Arithmetic is done on the whole
+vector. If memory runs along another loop than the vector, and the neighbours of TILE loops fill a
+word, a square of words is transposed in registers. Everything else is put together lane by lane
+from vectors over one loop."""
 
 from __future__ import annotations
 

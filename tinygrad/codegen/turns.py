@@ -1,6 +1,5 @@
-"""What the tree's builder knows of the loops that are open: between which numbers they count, and
-how often a further one turns within them.
-"""
+"""What the builder of the loop tree knows of the open loops: between which numbers each counts, and
+how often a further loop turns inside them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Data: the handwritten digits that ship with the package, sets that are downloaded once, and
-loaders that make batches. Arrays are NumPy's; what a `DataLoader` yields are tensors.
+"""Data: the handwritten digits that ship with the package, data sets that are downloaded once, and
+loaders that make batches. Data sets are NumPy arrays; a `DataLoader` yields tensors.
 """
 
 from tinygrad.data.download import FetchError, fetch

@@ -1,4 +1,4 @@
-"""Files from the network, kept: downloaded once, checked, and never needed again."""
+"""Files from the network, cached: downloaded once, checked, and not downloaded again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sets of small images that are downloaded once: handwritten digits, clothes, things.
+"""Sets of small images that are downloaded once: MNIST, Fashion-MNIST and CIFAR-10.
 
-Each is checked against the hash that its makers published. Without a network the error names the
-place where a file may be put by hand.
+Each file is checked against the hash that its makers published. Without a network the error names
+the path where a file can be put by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches of samples, in an order that a seed fixes and a run can go on from.
+"""Batches of samples, in an order that a seed determines and at which a run can resume.
 
 A dataset is anything with a length and items. Workers are threads: reading files and decoding
-images wait, or leave the interpreter to others, and nothing has to be sent to another process.
+images mostly wait, or release the interpreter's lock, and nothing has to be sent between processes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MARKED = {
 
 
 class Dataset(Protocol):
-    """Samples by number: whatever has a length and gives a sample for each number below it.
+    """Samples by number: anything that has a length and returns a sample for each number below it.
 
     >>> [x.tolist() for x in DataLoader([1.0, 2.0, 3.0], batch_size=2)]
     [[1.0, 2.0], [3.0]]
@@ -61,7 +61,7 @@ def check_dataset(who: str, dataset: Any) -> None:
 
 
 class ArrayDataset:
-    """Arrays of one length as a dataset of tuples: a row of each.
+    """Arrays of one length as a dataset of tuples, with one row of each array.
 
     >>> len(ArrayDataset(np.zeros((5, 2)), np.zeros(5)))
     5
@@ -81,7 +81,7 @@ class ArrayDataset:
 
 
 class TextLines:
-    """The lines of a text file as a dataset; only where they begin is kept in memory.
+    """The lines of a text file as a dataset; memory holds only the positions at which they begin.
 
     Args:
         path: the file.
@@ -152,9 +152,9 @@ def _line_ends(path: Path, newline: bytes, begin: int) -> Iterator[int]:
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Samples as one batch: numbers and arrays become tensors with a new first axis; tuples (named
-    ones, too), lists, dicts and dataclasses stay what they are, of batches; all else, such as
-    strings, is a list.
+    """Samples as one batch: numbers and arrays become tensors with a new first axis; tuples (also
+    named ones), lists, dicts and dataclasses keep their form and contain batches; everything else,
+    such as strings, becomes a list.
 
     Raises:
         ArgumentError: samples of several kinds, lengths or keys.
@@ -207,7 +207,7 @@ def _check_one(
 
 
 class DataLoader:
-    """Batches of a dataset. Each `for` is one epoch, with an order of its own if it shuffles.
+    """Batches of a dataset. Each `for` loop is one epoch, with its own order if it shuffles.
 
     Args:
         dataset: samples by number.
@@ -313,7 +313,7 @@ class DataLoader:
         return place | {"batch_size": self.batch_size, "samples": len(self.dataset)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next `for` goes on where `state` was taken.
+        """The next `for` resumes where `state` was taken.
 
         >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
         >>> loader.load_state_dict({"epoch": 0, "batch": 1, "seed": 0})

@@ -1,4 +1,4 @@
-"""Datasets made of others: some of their samples, or all of several."""
+"""Datasets made of other datasets: some samples of one, or all samples of several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _numbers(who: str, given: Any) -> list[Any]:
 
 
 class Subset:
-    """Some samples of a dataset, by their numbers there.
+    """Some samples of a dataset, given by their numbers.
 
     >>> list(Subset("abc", [2, 0]))
     ['c', 'a']
@@ -76,7 +76,7 @@ class ConcatDataset:
 
 
 def random_split(dataset: Dataset, lengths: Sequence[float], seed: int = 0) -> list[Subset]:
-    """A dataset's samples in parts that share none, in an order that the seed fixes.
+    """A dataset's samples in disjoint parts, in an order that the seed determines.
 
     Args:
         dataset: the samples.

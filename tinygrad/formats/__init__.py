@@ -1,1 +1,1 @@
-"""Floor 8: files of others, read and written as NumPy arrays."""
+"""Floor 8: file formats of other programs, read and written as NumPy arrays."""

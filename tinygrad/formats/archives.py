@@ -1,8 +1,9 @@
-"""Archives: the members of tar and zip files as tensors of bytes, and images in them.
+"""Archives: the members of tar and zip files as tensors of bytes, and the images in them.
 
-Nothing is written to disk. A member whose name leads out of the archive (`../x`, `/x`) and links
-are refused, so that who writes members to files by their names does no harm. Members of plain tar
-files are parts of the mapped file; others are unpacked up to a limit, those of zip files tested.
+Nothing is written to disk. Links, and members whose name leads out of the archive (`../x`, `/x`),
+are refused, so a program that writes members to files by their names is safe. Members of plain tar
+files are parts of the mapped file. Others are unpacked up to a limit, and those of zip files are
+tested.
 """
 
 from __future__ import annotations

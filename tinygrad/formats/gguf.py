@@ -1,13 +1,13 @@
-"""GGUF files: facts by name, then tensors, many of them quantised in blocks.
+"""GGUF files: facts (metadata) by name, then tensors, many of them quantised in blocks.
 
     "GGUF"  version (2 or 3)  number of tensors  number of facts
     facts    name, type, value; arrays have a type and a length
     tensors  name, number of axes, sizes (last axis first), type, place in the data
     data     from the next multiple of `general.alignment` (32)
 
-(Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.) The file is mapped; a quantised
-tensor is an expression over its blocks in the file (`formats/quants`). In a file of a big-endian
-machine the words of blocks are turned too; what such a file holds is copied.
+(Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.) The file is mapped, and a
+quantised tensor is an expression over its blocks in the file (`formats/quants`). In a big-endian
+file the bytes of each word in a block are swapped, so its tensors are copies.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Files mapped into memory, and tensors that are parts of them.
 
-A mapped file costs nothing until it is read, and then only the pages that are touched. Where the
-device can address the host's memory (CPU, PYTHON) a tensor is the file's bytes themselves; else it
-is a copy that is made when it is needed. A mapped file must not be cut while it is used: that is an
-error where kernels read it (`backends/cpu/cut_files`).
+A mapped file costs nothing until it is read, and then only the pages that are touched. If the
+device can address the host's memory (CPU, PYTHON), a tensor is the file's bytes themselves;
+otherwise it is a copy, made when it is needed. A mapped file must not be truncated while it is
+used: where kernels read it, that is an error (`backends/cpu/cut_files`).
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ class BytesFile(io.RawIOBase):
 def write_whole(
     path: str | os.PathLike[str], parts: Iterable[Any], name: str | None = None
 ) -> None:
-    """Writes bytes, or arrays as little-endian bytes, to a file beside `path` that then takes its
-    place: whole or not at all. A killed process leaves the old file, and so does a machine that
-    loses its power.
+    """Writes bytes, or arrays as little-endian bytes, to a temporary file in the same folder, which
+    then replaces `path`: the file is written whole or not at all. A killed process, or a machine
+    that loses power, leaves the old one.
 
-    `name`: that of the file beside, if not one of its own each time: then there is only one,
-    however often processes are killed, and only one process may write.
+    `name`: of the temporary file; by default a new one each time. With a name there is only one
+    such file, however often processes are killed, and only one process may write.
     """
     target = Path(path)
     if name is None:

@@ -1,5 +1,5 @@
-"""NumPy's files: `.npy` holds one array, `.npz` is a zip file of them. Objects (which NumPy would
-unpickle) are refused."""
+"""NumPy's files: `.npy` holds one array, `.npz` is a zip file of them. Arrays of Python objects,
+which NumPy would unpickle, are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's arrays, scalars and dtypes in a pickle, and the bytes that they are made of."""
+"""NumPy arrays, scalars and dtypes inside a pickle, and the bytes that they are made of."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Reads pickles without running them.
 
-A pickle is a program for a small machine with a stack and a memo. This machine has the opcodes that
-build plain values and containers. A class or function is only ever a name, which must be in the
-caller's table, and calling it calls what the table says; nothing is imported, no attribute is
-looked up, no other code runs. Opcodes are taken apart by `pickletools`.
+A pickle is a program for a small machine with a stack and a memo. The machine here has only the
+opcodes that build plain values and containers. A class or function is only a name, which must be in
+the caller's table, and a call does what the table says. Nothing is imported, no attribute is looked
+up, and no other code runs. `pickletools` decodes the opcodes.
 
-What could cost more than the file is long is bounded: keys of dicts and members of sets are flat
-and short (hashing tuples of tuples of tuples of the same takes exponential time), so are integers;
-what calls are given, which they may copy, is no longer than what was read: a value in the memo can
-be given a thousand times.
+Work and memory are bounded by the length of the file. Keys of dicts and members of sets are flat
+and short, because hashing nested tuples that share their parts can take exponential time; integers
+are short, too. The arguments of all calls together, which a call may copy, are not longer than what
+was read: otherwise one value in the memo could be passed a thousand times.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Name:
-    """A class or function that a pickle names, and what stands for it here: `call` makes its
-    value, `build` gives a value so made its state. None: may be named but not called."""
+    """A class or function that a pickle names, and its replacement here: `call` makes its value,
+    `build` sets the state of such a value. None: it may be named but not called."""
 
     path: str
     call: Function | None = None
@@ -141,7 +141,7 @@ class Machine:
         self.stack.append(value)
 
     def charge(self, arguments: tuple[Any, ...]) -> None:
-        """Counts what a call is given, down to the parts of a state."""
+        """Counts the arguments of a call, down to the parts of a state."""
         parts = [part for whole in arguments if type(whole) is tuple for part in whole]
         self.given += sum(len(part) for part in (*arguments, *parts) if isinstance(part, SIZED))
         if self.given > 2 * self.place + SLACK:

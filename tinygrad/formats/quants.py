@@ -1,9 +1,9 @@
-"""Block formats of quantised weights, as tensor operations on the bytes of their blocks.
+"""Block formats of quantised weights, as tensor operations on the bytes of the blocks.
 
-A row of `FORMATS` says how many elements a block has, how many bytes, and which function turns
+A row of `FORMATS` gives the number of elements and of bytes in a block, and the function that turns
 blocks (n, bytes) of uint8 into (n, elements) of float32. The functions are shifts, masks and
 multiplications of single elements, so they fuse into whatever reads the weights: memory holds the
-blocks, and a matrix product dequantises what it is about to multiply.
+blocks, and a matrix product dequantises them as it multiplies.
 
 (Layouts: ggml-common.h and ggml-quants.c of https://github.com/ggml-org/ggml. The grids of the IQ
 formats are data of the `gguf` package, extra `gguf`.)
@@ -76,13 +76,14 @@ _BLOCKS: WeakKeyDictionary[UOp, tuple[Tensor, str]] = WeakKeyDictionary()
 
 
 def is_in_blocks(table: Tensor) -> bool:
-    """Whether `dequantise` made this, so that it is never to be computed as a whole."""
+    """Whether `dequantise` made this, so that it should never be computed as a whole."""
     return table.uop in _BLOCKS
 
 
 def rows(table: Tensor, places: Tensor) -> Tensor:
-    """Rows of a table (count, size..), (..) → (.., size..). Of one that `dequantise` made, only
-    these blocks are read and become floats; a gather of an expression computes all of it.
+    """Rows of a table (count, size..), (..) → (.., size..). Of a table that `dequantise` made, only
+    the blocks of these rows are read and converted; a gather of any other expression computes all
+    of it.
 
     >>> table = dequantise(Tensor.zeros(2 * 34, dtype="uint8"), "Q8_0", (2, 32))
     >>> rows(table, Tensor([[1, 0, 1]])).shape
@@ -124,8 +125,8 @@ def signed(raw: Tensor) -> Tensor:
 
 
 def cut(raw: Tensor, count: int, width: int, run: int = 1) -> Tensor:
-    """Numbers of `width` bits packed into words, `count` a word: of each `run` words first the
-    lowest bits of all, then the next. (n, k) words become (n, k * count) numbers."""
+    """Numbers of `width` bits packed into words, `count` in each. Of each `run` of words come first
+    the lowest bits of all, then the next bits. (n, k) words become (n, k * count) numbers."""
     rows = raw.shape[0]
     shifts = (Tensor.arange(count, dtype=raw.dtype) * width).reshape(1, 1, count, 1)
     spread = raw.reshape(rows, -1, 1, run) >> shifts
@@ -133,13 +134,13 @@ def cut(raw: Tensor, count: int, width: int, run: int = 1) -> Tensor:
 
 
 def over(scales: Tensor, numbers: Tensor) -> Tensor:
-    """(n, k) scales, each for the next of k equal groups of (n, m) numbers: (n, m)."""
+    """(n, k) scales, each repeated over one of k equal groups of (n, m) numbers: (n, m)."""
     rows, count = scales.shape
     return (scales.reshape(rows, count, 1) * numbers.reshape(rows, count, -1)).reshape(rows, -1)
 
 
 def looked_up(table: Tensor, places: Tensor) -> Tensor:
-    """The entries of a table; places are below its length by how they were cut."""
+    """The entries of a table. Indices are in range by the way they were cut."""
     return table[places.cast(dtypes.int32)]
 
 

@@ -1,4 +1,4 @@
-"""Safetensors files: named arrays behind a JSON header, readable without running anything.
+"""Safetensors files: named arrays behind a JSON header, which can be read without running any code.
 
     8 bytes   the header's length, little endian
     header    {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
@@ -6,7 +6,7 @@
     data      the arrays, row-major, little endian, without holes
 
 (Format: https://huggingface.co/docs/safetensors.) Reading maps the file into memory, so opening a
-large one costs nothing and a part is read when it is used. A model may be several files beside an
+large file costs nothing, and a part is read when it is used. A model may be several files with an
 index, `model.safetensors.index.json`, which says in which file each name is.
 """
 
@@ -173,7 +173,7 @@ def _array(data: Bytes, row: Any, where: str) -> NDArray[Any]:
 
 
 def _check_places(header: dict[str, Any], total: int, where: str) -> None:
-    """The arrays lie one behind the other, so that no byte is read twice or never."""
+    """The arrays follow each other without gaps, so no byte is read twice or never."""
     end = 0
     for start, stop in sorted(row["data_offsets"] for row in header.values()):
         if start != end:
@@ -233,8 +233,8 @@ def write_sharded(
     metadata: Any = None,
 ) -> list[Path]:
     """Writes files of at most `most` bytes of data each (more only for a single larger array) and
-    their index into a folder; one plain file if that is enough. What stood there for another
-    number of files, the plain file or the index, is gone then: readers would take the one for both.
+    their index into a folder; or one plain file if that is enough. An old index, or an old plain
+    file, that does not belong to the new files is removed: readers would mistake one for the other.
 
     Returns:
         The paths of the files with data.

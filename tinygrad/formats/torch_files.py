@@ -1,4 +1,4 @@
-"""PyTorch's files (`.pt`, `.pth`, `.bin`): a pickle beside raw storages, in one of three dresses.
+"""PyTorch's files (`.pt`, `.pth`, `.bin`): a pickle and raw storages, in one of three containers.
 
     zip      name/data.pkl, name/data/0, ..: since PyTorch 1.6
     legacy   a magic number, a version, facts, the pickle, the storages' keys, the storages
@@ -62,7 +62,7 @@ class Storage:
         self._flat: dict[str, Tensor] = {}
 
     def flat(self, dtype: Any) -> Tensor:
-        """All elements in a row, one tensor for all who ask, so that they share it."""
+        """All elements in a row: one tensor, so that everyone who asks shares it."""
         kind = np.dtype(dtype)
         if kind.str not in self._flat:
             whole = self.raw[: len(self.raw) // kind.itemsize * kind.itemsize]
@@ -296,7 +296,7 @@ def tensor_on(storage: Any, offset: Any, sizes: Any, strides: Any, dtype: Any = 
 
 
 def _strided(flat: Tensor, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """A view where strides are those of a permuted, perhaps repeated row-major array, as nearly
+    """A view if the strides are those of a permuted, perhaps repeated row-major array, as nearly
     all are; else a gather."""
     axes = [i for i, n in enumerate(sizes) if n > 1 and strides[i]]
     axes.sort(key=lambda i: -strides[i])

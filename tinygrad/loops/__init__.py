@@ -1,3 +1,3 @@
-"""A kernel into a better nest: primitives that never change meaning, recipes of them as data, and
-the arithmetic on the machine's description that chooses one. `docs/architecture.md` has the order
-in which one reads these files."""
+"""Floor 4: from a kernel to a better loop nest. A recipe is a list of primitives, which change
+loops and never the meaning of a kernel. The heuristic chooses a recipe by arithmetic on the
+machine's description. `docs/architecture.md` lists these files in reading order."""

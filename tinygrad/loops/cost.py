@@ -1,5 +1,6 @@
-"""What a kernel costs: operations, and bytes that it must move. A value is computed once for each
-turn of the loops that it depends on, so both follow from the graph without running anything."""
+"""The cost of a kernel: how many operations it computes and how many bytes it must move. A value is
+computed once for each turn of the loops that it depends on, so both numbers follow from the graph,
+without running anything."""
 
 from __future__ import annotations
 

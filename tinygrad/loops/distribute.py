@@ -1,5 +1,6 @@
-"""The primitive that gives a product to a unit which all lanes of a warp execute together: which
-lane holds what of each operand stands in the unit's row, and becomes index arithmetic."""
+"""The primitive `distribute`, which gives a sum of products to a matrix unit that all lanes of a
+warp execute together. The unit's row says which lane holds which elements of each operand; the
+primitive writes that as index arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for examples, and a kernel's loops as text: what a primitive does is shown with these."""
+"""Example kernels, and a kernel's loops as text. The doctests of the primitives use both."""
 
 from __future__ import annotations
 

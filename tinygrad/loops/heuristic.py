@@ -1,5 +1,6 @@
-"""A recipe from the nest and the machine's description alone: arithmetic on vector bytes,
-registers, ports and caches. It knows no kernel by name, and the number of cores plays no part."""
+"""The heuristic: a recipe for any kernel, from its loop nest and the machine's description alone
+(vector bytes, registers, ports, caches). It knows no kernel by name, and the number of cores plays
+no part."""
 
 from __future__ import annotations
 

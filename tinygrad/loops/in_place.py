@@ -1,6 +1,7 @@
-"""Columns that a product reads where they lie in memory, instead of from a packed panel: the window
-of a convolution along rows of its own width is a shifted read under a mask, and packing it would
-copy every pixel once for each tap. Masks change with the taps only, so the taps go outside."""
+"""Product columns that are read where they lie in memory, instead of from a packed panel. An
+example is a convolution whose window moves along rows of its own width: each tap is a shifted read
+under a mask, and packing would copy every pixel once for each tap. The masks depend on the taps
+only, so the loops over taps go outside."""
 
 from __future__ import annotations
 

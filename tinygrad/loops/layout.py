@@ -1,5 +1,6 @@
-"""Questions about one node of a kernel: what a RANGE, a STAGE and an INDEX say, and how a staged
-value lies in memory. The only place that takes these tuples apart (docs/notes/recipes.md)."""
+"""Questions about one node of a kernel: what a RANGE, a STAGE and an INDEX contain, and how a
+staged value is laid out in memory. No other file takes these tuples apart (docs/notes/recipes.md).
+"""
 
 from __future__ import annotations
 

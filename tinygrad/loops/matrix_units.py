@@ -1,12 +1,11 @@
-"""Matrix units as data: what one instruction multiplies, and how its operands lie. The recipe picks
-a row that fits a nest, codegen lays the operands out as the row says, the renderer
-knows the instruction by the row's name; nothing else knows these machines.
+"""Matrix units as data: what one instruction multiplies, and how its operands are laid out. A
+recipe picks a row that fits a nest, codegen lays out the operands as the row says, and the renderer
+knows the instruction by the row's name. Nothing else knows these machines.
 
-A Target has the rows whose feature it names. Those of processors stand here; another backend
-registers its own when its device is opened (`register`).
+A Target has the rows whose feature it names. The rows of processors are in this file; another
+backend registers its own when its device is opened (`register`).
 
-Operands of floats are given as their bits: an unsigned integer of the same size.
-"""
+Floats are given to a unit as their bits: an unsigned integer of the same size."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""The loop tree between a scheduled kernel and its instructions: what runs inside what, in order.
+"""The loop tree, which stands between a scheduled kernel and its instructions: what runs inside
+what, in which order.
 
-The graph says what depends on what; this tree says order, time and place. It is built by one rule:
-before a loop opens, every REDUCE and STAGE that does not depend on the loops still to come is put
-into the innermost open scope that it does depend on. Loops whose last turn is clipped get that turn
-as a copy of its own, and loops that read something in some turns only are cut there
-(`codegen/cuts`), so that masks are constants. Only names and bounds stand here: copies of an
-UNROLL, lanes of a VECTOR and instructions belong to `codegen/`, which builds the tree
-(`codegen/nesting`) and walks it (`codegen/expand`).
-"""
+The graph says what depends on what; the tree adds order, time and place. One rule builds it: before
+a loop opens, every REDUCE and STAGE that does not depend on the loops still to come is put into the
+innermost open scope that it does depend on. A loop whose last turn is clipped gets a copy of that
+turn, and a loop that reads something in some turns only is cut there (`codegen/cuts`), so that
+masks become constants.
+
+This file has names and bounds only. The copies of an UNROLL, the lanes of a VECTOR and the
+instructions belong to `codegen/`, which builds the tree (`codegen/nesting`) and walks over it
+(`codegen/expand`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Operands of recipes: loops and stages by name, values by the path that leads to them from the
-SINK. Names and paths are the same in every process; nodes are not."""
+"""Operands of recipes: loops and stages are given by name, values by the path of source positions
+that leads to them from the SINK. Names and paths are the same in every process; node objects are
+not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A recipe in the making: the kernel so far, the steps that led to it, and what the heuristics ask
-about it."""
+"""A recipe under construction: the kernel so far, the steps that led to it, and the questions that
+the heuristics ask about it."""
 
 from __future__ import annotations
 

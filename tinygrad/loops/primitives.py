@@ -1,10 +1,11 @@
-"""The schedule primitives: pure functions from kernel to kernel that never change what it means.
+"""The schedule primitives: pure functions from kernel to kernel that never change what the kernel
+computes.
 
-Each one checks what it requires and says what would have been legal. Operands are data: names of
-loops and stages, and paths (positions of sources from the SINK down). Before and after are drawn
-as loops; `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role. The examples are run by the
-tests; their kernels, and `draw`, are those of `loops/drawing`: a line for the loops of each stage,
-reduction and store, `i:7<x` for a loop that also stops at x.
+Each one checks what it requires, and its errors say what would have been legal. Operands are data:
+names of loops and stages, and paths (positions of sources from the SINK down). The docstrings show
+loops before and after: `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role, `i:7<x` a loop
+that also stops at x. The examples are run by the tests. Their kernels, and `draw`, come from
+`loops/drawing`; `draw` prints one line for the loops of each stage, reduction and store.
 
 >>> from tinygrad.loops.drawing import draw, past_sums, product, scaled, shares, sums
 """

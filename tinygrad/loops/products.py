@@ -1,5 +1,6 @@
-"""Which sums are products: a REDUCE of a*b whose factors see different loops of the output; the
-tile of registers that suits one, and the matrix unit that computes it, if the target has one."""
+"""Which sums are matrix products: a REDUCE of a*b whose factors depend on different loops of the
+output. Also the register tile that suits such a product, and the matrix unit that can compute it,
+if the target has one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""One walk under all primitives: a kernel with some of its loops replaced. Whoever closes a loop
-closes its pieces, whoever counts with it computes with their sum, and readers of a stage follow
-its layout. Index arithmetic comes out canonical."""
+"""The one graph walk that all primitives use: it makes a kernel in which some loops are replaced. A
+node that closes a loop then closes the pieces of the loop, a node that uses its counter uses the
+sum of the pieces, and readers of a stage follow its new layout. Index arithmetic comes out in
+canonical form."""
 
 from __future__ import annotations
 

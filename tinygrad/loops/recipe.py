@@ -1,5 +1,6 @@
-"""A recipe: what turns a kernel into its scheduled form, as plain data. The same recipe applied to
-the same kernel gives the same result in every process: it can be printed, stored and replayed."""
+"""A recipe as plain data: the list of steps that turns a kernel into its scheduled form. The same
+recipe applied to the same kernel gives the same result in every process, so it can be printed,
+stored and replayed."""
 
 from __future__ import annotations
 

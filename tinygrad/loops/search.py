@@ -1,10 +1,10 @@
-"""A beam search over recipes, given a stopwatch: it starts from the heuristic's recipe and keeps
-whatever runs faster. It takes what the heuristic would do on machines much like this one, and from
-there changes single steps: sizes of tiles and tasks, roles, orders, where and how stages are kept.
+"""A beam search over recipes, given a function that measures time. It starts from the heuristic's
+recipe and keeps what runs faster. Candidates are the heuristic's recipes for similar machines, and
+changes of single steps: sizes of tiles and tasks, roles, orders, where and how values are staged.
 Every candidate goes through the same checked primitives, so none changes the meaning.
 
-`stream` stays as it is: whether an output should pass by the cache depends on who reads it next,
-and a stopwatch that runs one kernel again and again doesn't know."""
+The step `stream` is not searched. Whether an output should bypass the cache depends on who reads it
+next, which repeated runs of a single kernel can't measure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Values that several inner loops need: what is equal up to the name of the loop, and costs more
-than a load, is kept. A row of it stays LOCAL between a softmax's loops; where a product makes or
-reads it tile by tile, a block of that product's rows does (attention's scores)."""
+"""Values that several inner loops need. If values are equal up to the names of their loops, and
+cost more than a load, the value is computed once and staged. Between the loops of a softmax a row
+of it stays LOCAL. Where a product makes or reads the value tile by tile (attention's scores), a
+block of that product's rows does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reductions that read the same elements in the same order, and need none of each other, go through
-their loops together: the mean and the mean of squares, the sums of a norm's gradient. What is read
-for both then comes from memory, or from the cache, once."""
+"""Reductions that share loops: those that read the same elements in the same order, and do not
+depend on each other. Examples are a mean and a mean of squares, and the sums in the gradient of a
+norm. What both read is then loaded once, from memory or from the cache."""
 
 from __future__ import annotations
 

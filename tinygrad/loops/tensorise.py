@@ -1,5 +1,5 @@
-"""Primitives that make a sum of products fit a matrix unit: its loop gets a length that the unit
-divides, and its products become the unit's own (`matrix_units`)."""
+"""Primitives that make a sum of products fit a matrix unit: they extend its loop to a multiple of
+the unit's depth, and replace its multiplications by the unit's own (`matrix_units`)."""
 
 from __future__ import annotations
 

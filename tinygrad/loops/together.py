@@ -1,14 +1,13 @@
-"""Primitives that say through which loops reductions go: those of another one, side by side or
-following it; those of lanes; or loops of their own.
+"""Primitives that say through which loops a reduction goes: those of another reduction, beside it
+or following it; the lanes of a group; or loops of its own.
 
-Where one needs the other they can still go through their loops once. A sum of terms
-w * 2**(a*(x - m)), where m follows from the maximum of x, can't begin before the maximum is known;
-but it can be scaled. So it takes terms that are made with the maximum so far, and when that grows,
-what was summed is scaled by 2**(a*(before - now)). `schedule/states` has the same law for rows in
-blocks, which are scaled when all is known; here what a term is made of, the scores of attention,
-would have to be made again then. (Milakov and Gimelshein, "Online normalizer calculation for
-softmax", 2018; Dao and others, "FlashAttention", 2022.)
-"""
+Two reductions can go through their loops once even if one needs the other's result. A sum of terms
+w * 2**(a*(x - m)), where m follows from the maximum of x, needs the final maximum; but its terms
+can be computed with the maximum so far, if the sum is multiplied by 2**(a*(before - now)) whenever
+that grows. This is the online softmax (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018; Dao and others, "FlashAttention", 2022). `schedule/states` applies the same law to
+whole blocks of a row, which are rescaled at the end. It would have to compute the terms twice,
+which is too much where they are the scores of attention."""
 
 from __future__ import annotations
 

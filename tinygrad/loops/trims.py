@@ -1,11 +1,11 @@
-"""Where a loop may stop early or start late: a value that is the identity of its reduction outside
-a guard bounds the reduction's loop by the guard. Causal attention, its gradients, one-hot sums and
-paddings get short this way.
+"""Where a loop may stop early or start late. If a value is the identity of its reduction outside a
+guard, the guard bounds the reduction's loop. This shortens causal attention and its gradients,
+one-hot sums, and padding.
 
-One liberty is taken: where a factor is exactly 0 because of a guard, the product counts as 0, and
-where a term is minus infinity, the sum; so an infinity or NaN that it would have met there is not
-seen. A mask of any other number is no guard, however low: in a row that is masked throughout the
-maximum is that number, and all weights of a softmax are equal.
+There is one liberty. A product counts as 0 where a guard makes one factor exactly 0, and a sum as
+minus infinity where a guard makes one term minus infinity. So an infinity or NaN in the other
+operand is not seen there. A mask with any other number is not a guard, however low the number: in a
+row that is masked throughout, the maximum is that number, and all weights of a softmax are equal.
 """
 
 from __future__ import annotations

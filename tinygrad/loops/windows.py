@@ -1,6 +1,6 @@
-"""A value that moves by the sum of two loops only: the pixel and the tap of a window. Kept over
-that sum it is kept once, not once for each tap; and with its border, so that readers need no
-mask."""
+"""The primitive `window`, for a value that depends on two loops only through a sum of their
+counters: the position and the tap of a window. It is staged over that sum, so an element is kept
+once and not once for each tap. The border is staged too, so readers need no mask."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What networks are made of and trained with: layers here, `functional`, `init`, `losses`, `optim`,
-`state`, `datasets` and `utils` below.
+"""Building blocks of networks: layers here, and `functional`, `init`, `losses`, `optim`, `state`,
+`datasets` and `utils` below.
 
-A layer is a plain object: parameters are its attributes, calling it applies it. There is no base
-class to inherit from; `nn.state` finds the tensors of any object.
+A layer is a plain object: its parameters are its attributes, and calling it applies it. There is no
+base class to inherit from; `nn.state` finds the tensors of any object.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -81,8 +81,8 @@ def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
 
 
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
-    """x where it is above 0, else a share of it: `weight` has one, or one for each channel of x
-    (N, channels, *any). (He and others, 2015.)
+    """x where it is above 0, else a multiple of it. `weight` has one factor, or one for each
+    channel of x (N, channels, *any). (He and others, 2015.)
 
     >>> prelu(Tensor([[-4.0, 4.0]]), Tensor([0.25])).tolist()
     [[-1.0, 4.0]]
@@ -108,8 +108,8 @@ def _over_channels(x: Tensor) -> Tensor:
 def rrelu(
     x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
 ) -> Tensor:
-    """x where it is above 0, else a share of it: between `lower` and `upper` by chance for each
-    element while `training` (`Tensor.training` where it isn't said), else their mean.
+    """x where it is above 0, else a multiple of it. While `training` (default: `Tensor.training`)
+    each element's factor is random, between `lower` and `upper`; otherwise it is their mean.
 
     (Xu, Wang, Chen and Li, "Empirical Evaluation of Rectified Activations", 2015.)
 
@@ -151,7 +151,7 @@ LogSoftmax = held("LogSoftmax", log_softmax)
 
 
 class PReLU:
-    """x where it is above 0, else a share of it that is learnt. (He and others, 2015.)
+    """x where it is above 0, else a learned multiple of it. (He and others, 2015.)
 
     Args:
         num_parameters: 1, or the channels of x, (N, channels, *any), for a share each.

@@ -1,5 +1,5 @@
-"""A softmax over very many classes, of which few are frequent: these are told apart first, and each
-cluster of rarer ones by a smaller layer."""
+"""A softmax over very many classes, most of them rare. The frequent classes are told apart first;
+each cluster of rarer ones is told apart by a smaller layer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss:
-    """Logs of probabilities of targets by a softmax of two steps, and their mean's negative.
+    """Log-probabilities of target classes by a softmax in two steps, and the mean of their
+    negatives.
 
     (Grave and others, "Efficient softmax approximation for GPUs", 2016.)
 
@@ -69,8 +70,8 @@ class AdaptiveLogSoftmaxWithLoss:
             self.tail.append(Sequential(*layers))
 
     def __call__(self, x: Tensor, target: Tensor) -> ASMoutput:
-        """x (N, in_features) and classes (N,), or both without N → logs of the probabilities of
-        these, in the shape of the classes, and minus their mean."""
+        """x (N, in_features) and classes (N,), or both without N → the log-probabilities of these
+        classes, in their shape, and the negative of their mean."""
         if not dtypes.is_int(target.dtype) or x.shape[:-1] != target.shape or target.ndim > 1:
             raise ShapeError(
                 f"AdaptiveLogSoftmaxWithLoss: x {x.shape}, target {target.shape} of "

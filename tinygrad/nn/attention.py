@@ -86,10 +86,11 @@ class MultiheadAttention:
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Queries (length, batch, embed_dim), keys and values of another length → the result, and
-        with `need_weights` what was attended to, (batch, queries, keys), or with a head axis.
+        """Queries (length, batch, embed_dim), and keys and values of possibly another length → the
+        result, and with `need_weights` the attention weights (batch, queries, keys), or with a head
+        axis.
 
-        Masks are True, or -inf, where may not be looked: `key_padding_mask` is (batch, keys),
+        A mask is True, or -inf, where attention is forbidden: `key_padding_mask` is (batch, keys),
         `attn_mask` (queries, keys) or (batch·heads, queries, keys).
         """
         batched, few = query.ndim == 3, not query.ndim == key.ndim == value.ndim
@@ -143,7 +144,8 @@ class MultiheadAttention:
     def _with_more(
         self, k: Tensor, v: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys, values and mask with what stands behind each sequence: bias and zeros."""
+        """Keys, values and mask, extended at the end of each sequence by the learned bias and by
+        zeros."""
         batch, heads, _, size = k.shape
         before = k.shape[2]
         if self.bias_k is not None and self.bias_v is not None:
@@ -190,7 +192,7 @@ def additive(mask: Tensor, like: Tensor) -> Tensor:
 
 
 class TransformerLayer:
-    """What the layers of encoder and decoder share: all but what they do with it."""
+    """Everything that encoder and decoder layers share, except how they apply it."""
 
     looks_back = False
     """Whether the layer also attends to a memory."""
@@ -222,7 +224,7 @@ class TransformerLayer:
         self._activation = _activation(activation)
 
     def _added(self, x: Tensor, norm: LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
-        """x plus a part of the layer, normalized before the part or after the sum."""
+        """x plus the result of a part of the layer, normalized before the part or after the sum."""
         if self.norm_first:
             return x + part(norm(x)).dropout(self.dropout)
         return norm(x + part(x).dropout(self.dropout))

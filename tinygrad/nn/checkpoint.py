@@ -1,8 +1,8 @@
 """A training run in one file: weights, optimizer, schedules, averages, loss scale, random streams
-and the place in the data. A killed process loses what it did since the last save, nothing else.
+and the position in the data. A killed process loses only what it did since the last save.
 
-The file is a safetensors file: tensors by the way to them (`model.layers.0.weight`), and in its
-metadata what is no tensor, as JSON. So other programs can read the weights out of it.
+The file is a safetensors file. Tensors are named by the path to them (`model.layers.0.weight`), and
+everything else is JSON in the metadata. So other programs can read the weights.
 """
 
 from __future__ import annotations

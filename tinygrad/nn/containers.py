@@ -1,4 +1,4 @@
-"""Layers of layers, and layers that only move elements, for lists of layers."""
+"""Layers made of layers, and layers that only move elements, for use in lists of layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Sizes = int | tuple[int, ...]
 
 
 class Sequential(list[Callable[..., Any]]):
-    """A list of layers that is called as one. Its tensors are named by their places: "0.weight".
+    """A list of layers that is called as one. Its tensors are named by their positions: "0.weight".
 
     >>> Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))(Tensor.ones(5, 2)).shape
     (5, 1)
@@ -54,8 +54,8 @@ def _parted(x: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
 
 
 def _padded(axes: int, mode: str, x: Tensor, padding: Sizes, value: float = 0.0) -> Tensor:
-    """Elements around the last axes: `padding` on each side, or a number for each, the last axis
-    first. Which elements says the name, as the modes of `Tensor.pad` do.
+    """Pads the last axes: `padding` elements on each side, or a number for each side, the last axis
+    first. The name says what the elements are, like the modes of `Tensor.pad`.
 
     >>> nn.ZeroPad2d(1)(Tensor.ones(1, 1, 2, 2)).shape
     (1, 1, 4, 4)

@@ -1,4 +1,4 @@
-"""Images to learn from, as tensors: (train images, train labels, test images, test labels)."""
+"""Image data sets as tensors: (train images, train labels, test images, test labels)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Dropout of elements and of whole channels, as functions and as layers.
 
-All leave x as it is unless `training`, which is `Tensor.training` where it isn't said.
+All return x unchanged unless `training` is true; its default is `Tensor.training`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def _is_on(who: str, p: float, training: bool | None) -> bool:
 
 
 def _kept(x: Tensor, p: float, axes: int) -> Tensor:
-    """1 / (1 - p) with chance 1 - p, else 0; one number for all that follows the first axes."""
+    """1 / (1 - p) with probability 1 - p, else 0; one number for all axes after the first ones."""
     shape = (*x.shape[:axes], *(1,) * (x.ndim - axes))
     with Tensor.train():
         return Tensor.ones(*shape, dtype=x.dtype, device=x.device).dropout(p)
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """Each element 0 with chance `p`, the others larger by 1 / (1 - p); x itself unless `training`,
-    which is `Tensor.training` where it isn't said.
+    """Each element becomes 0 with probability `p`; the others are multiplied by 1 / (1 - p).
+    Returns x itself unless `training`, whose default is `Tensor.training`.
 
     (Srivastava and others, "Dropout", 2014.)
 
@@ -46,8 +46,9 @@ def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
 
 
 def dropout2d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """Zeroes whole channels of x (N, channels, *any) with probability `p`, the others are larger by
-    1 / (1 - p); x itself unless `training`, which is `Tensor.training` where it isn't said.
+    """Whole channels of x (N, channels, *any) become 0 with probability `p`; the others are
+    multiplied by 1 / (1 - p). Returns x itself unless `training`, whose default is
+    `Tensor.training`.
 
     (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
 
@@ -85,8 +86,8 @@ def _channels_kept(who: str, x: Tensor, p: float, training: bool | None, axes: i
 
 
 def alpha_dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """Each element selu's lowest value with chance `p`, then all scaled and shifted so that numbers
-    of mean 0 and variance 1 stay so.
+    """Each element becomes selu's lowest value with probability `p`; then all are scaled and
+    shifted, so that numbers of mean 0 and variance 1 keep these.
 
     (Klambauer and others, "Self-Normalizing Neural Networks", 2017.)
 

@@ -1,4 +1,4 @@
-"""Tables of vectors that are looked up by number, one at a time or put together in bags."""
+"""Tables of vectors that are looked up by number, one at a time or combined in bags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def embedding(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
 ) -> Tensor:
-    """Rows of weight (many, features) by their numbers (..) → (.., features).
+    """Rows of weight (many, features), looked up by their numbers (..) → (.., features).
 
     Args:
         numbers: of the rows.
@@ -49,7 +49,7 @@ def embedding(
 
 
 def _cut_to(max_norm: float, norm_type: float, weight: Tensor, numbers: Tensor) -> None:
-    """Makes rows shorter that are longer than `max_norm`, where they lie."""
+    """Scales rows that are longer than `max_norm` down to it, in place."""
     check_number_from("embedding", "max_norm", max_norm, 0)
     if is_in_blocks(weight) or not dtypes.is_float(weight.dtype):
         raise ArgumentError("embedding: max_norm of quantised or whole rows; legal are floats")
@@ -72,7 +72,8 @@ def _divided(
 
 @function(gradient=_divided)
 def _by_frequency(found: Tensor, numbers: Tensor, many: int) -> Tensor:
-    """What was found. Its gradient is divided by how often each number is there."""
+    """The rows that were looked up, with a gradient that is divided by how often each number
+    occurs."""
     return found
 
 
@@ -88,7 +89,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Rows of weight (many, features), put together in bags → (bags, features).
+    """Rows of weight (many, features), looked up and combined in bags → (bags, features).
 
     Args:
         numbers: of rows: (bags, n), or (n,) with `offsets`.

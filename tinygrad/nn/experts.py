@@ -1,10 +1,10 @@
-"""Mixtures of experts: several layers of one shape, of which each input takes a few.
+"""Mixtures of experts: several layers of one shape, of which each input uses a few.
 
     (Shazeer and others, "Outrageously Large Neural Networks", 2017.)
 
-Only chosen experts are read and computed, at sizes that don't depend on who was chosen, so captured
-steps hold for all choices. Inputs are put into blocks of rows that belong to one expert; a product
-reads that expert's weights where they lie.
+Only the chosen experts are read and computed. Sizes do not depend on the choice, so a captured step
+is valid for every choice. Inputs are sorted into blocks of rows that belong to one expert, and a
+product reads that expert's weights in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_BLOCK = 64
 
 
 class ChosenLinear:
-    """Linear layers side by side; each block of rows goes through one of them.
+    """Several linear layers; each block of rows goes through one of them.
 
     Args:
         count: how many.
@@ -56,11 +56,11 @@ class ChosenLinear:
 
 @dataclass(frozen=True)
 class Deal:
-    """Inputs in blocks, each for one expert.
+    """Inputs sorted into blocks, each for one expert.
 
-    `rows` (blocks, rows of a block): the input that stands there; where a block has fewer, input 0.
-    `which` (blocks,): the expert. `places` (inputs, used): where each input's experts are,
-    counting rows of all blocks.
+    `rows` (blocks, rows of a block): the input in each row; where a block has fewer, input 0.
+    `which` (blocks,): the expert. `places` (inputs, used): the rows, counted over all blocks, of
+    each input's experts.
     """
 
     rows: Tensor
@@ -69,7 +69,7 @@ class Deal:
 
 
 def dealt(chosen: Tensor, experts: int) -> Deal:
-    """Deals inputs out to the experts that were chosen for them, (inputs, used), in order.
+    """Distributes inputs over the experts that were chosen for them, (inputs, used), in order.
 
     >>> deal = dealt(Tensor([[1, 0], [1, 2]]), 3)
     >>> deal.rows.tolist(), deal.which.tolist()
@@ -96,7 +96,7 @@ def dealt(chosen: Tensor, experts: int) -> Deal:
 
 
 def block_height(pairs: int, experts: int) -> int:
-    """Rows of a block: more share what is read, fewer are left empty.
+    """Rows of a block. With more, more rows share what is read; with fewer, fewer are left empty.
 
     >>> [block_height(pairs, 8) for pairs in (2, 16, 128, 1024)]
     [1, 1, 8, 32]
@@ -106,5 +106,6 @@ def block_height(pairs: int, experts: int) -> int:
 
 
 def block_count(pairs: int, experts: int, height: int) -> int:
-    """Blocks that are enough, whoever is chosen: an expert's last one may be nearly empty."""
+    """A number of blocks that is enough for every choice: the last block of an expert may be nearly
+    empty."""
     return pairs if height == 1 else pairs // height + min(experts, pairs)

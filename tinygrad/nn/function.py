@@ -1,7 +1,8 @@
-"""`function`: functions of tensors whose gradients are given by hand.
+"""`function`: functions of tensors with hand-written gradients.
 
-The value of such a function is detached, and its history is a CALL: a gradient that comes there
-goes on as the expression that the other function makes of it. No plan and no kernel sees that.
+The value of such a function is detached, and its history is a CALL node. A gradient that arrives at
+the CALL is replaced by the expression that the gradient function returns. Plans and kernels never
+see the CALL.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ def function(wrapped: Callable[P, R], *, gradient: Any = None) -> Callable[P, R]
 @overload
 def function(*, gradient: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
-    """Decorates a function of tensors whose gradient is what `gradient` gives, be the function
-    what it may: rounded, read from a table, or itself with a gradient that is clipped.
+    """Decorates a function of tensors with a gradient of your own, given by `gradient`. The
+    function may round, read from a table, or be one whose gradient is to be clipped.
 
-    `gradient` gets the gradient of the result (of several results a tuple), then what the function
-    got, and returns for each tensor among that, in order, a gradient of its shape, or None, which
-    lets none pass. Both only build expressions: what they make of the same tensors is computed
-    once, and gradients have gradients. By what the function uses without being given it, there are
-    none. ArgumentError for another number of gradients, ShapeError for another shape.
+    `gradient` gets the gradient of the result (for several results a tuple), then the function's
+    arguments. It returns, for each tensor among the arguments in order, a gradient of its shape, or
+    None for no gradient. Both functions only build expressions: what they make of the same tensors
+    is computed once, and gradients have gradients. Tensors that the function uses without getting
+    them as arguments have no gradient. ArgumentError for another number of gradients, ShapeError
+    for another shape.
 
-    Without `gradient` it is a mark of functions that only build an expression.
+    Without `gradient`, it marks a function that only builds an expression.
 
     >>> @function(gradient=lambda grad_out, x, most: grad_out.clip(-most, most))
     ... def gently(x, most): return x

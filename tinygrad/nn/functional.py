@@ -1,7 +1,8 @@
-"""Functions of tensors that networks use now and then, with PyTorch's names and meaning.
+"""Functions of tensors that networks use occasionally, with PyTorch's names and meaning.
 
-What is used everywhere is a method of Tensor; here stand images taken apart and put together,
-pooling to a given size, and sampling, beside the losses and activations of this package.
+Functions that are used everywhere are methods of Tensor. Here are: taking images apart into patches
+and putting them together, pooling to a given size, sampling, and this package's losses and
+activations.
 """
 
 from __future__ import annotations
@@ -207,8 +208,8 @@ def fold(
     padding: Sizes = 0,
     stride: Sizes = 1,
 ) -> Tensor:
-    """Columns (N, C·taps, positions) added up where `unfold` took them: (N, C, *output_size), or
-    both without N.
+    """Columns (N, C·taps, positions), added up at the places where `unfold` took them: (N, C,
+    *output_size), or both without N.
 
     >>> fold(unfold(Tensor.ones(1, 3, 3), 2), 3, 2).tolist()
     [[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]
@@ -265,7 +266,7 @@ def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and not beyond it.
+    """x moved towards 0 by lambd, but not beyond 0.
 
     >>> softshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
     array([-0.5,  0. ,  1.5], dtype=float32)
@@ -275,7 +276,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1) -> Tensor:
-    """A random class by its probability, as a vector that gradients go through.
+    """A random class, drawn by its probability, as a vector that passes gradients.
 
     (Jang, Gu and Poole, "Categorical Reparameterization with Gumbel-Softmax", 2017.)
 

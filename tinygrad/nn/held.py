@@ -1,5 +1,6 @@
-"""Functions of tensors as classes, for programs that hold a layer or a loss: `held` makes of a
-function a class whose fields are its options, and whose objects are called with the tensors."""
+"""Functions of tensors as classes, for programs that keep a layer or a loss as an object. `held`
+makes a class of a function: its fields are the function's options, and its objects are called with
+the tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tinygrad.tensor import Tensor
 
 
 class Held:
-    """Called with tensors, it is `function` of them and of the options that it holds."""
+    """An object that is called with tensors: `function` of these and of the options that it
+    holds."""
 
     function: ClassVar[Callable[..., Tensor]]
 
@@ -40,9 +42,9 @@ class Held:
 def held(
     name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
 ) -> type[Held]:
-    """The class of this name. Its fields are what `function` (or another one, whose options it
-    passes on) takes that is no tensor, or has a default, in that order; whether it trains is
-    `Tensor.training`. Last comes `inplace`, where it takes that.
+    """The class of this name. Its fields are the arguments of `function` (or of another function to
+    which it passes options on) that are not tensors, or have a default, in that order. `training`
+    is left out: it is `Tensor.training`. `inplace` comes last, where the function takes it.
 
     >>> held("SoftMarginLoss", nn.functional.soft_margin_loss)("sum")
     SoftMarginLoss(reduction='sum')

@@ -1,4 +1,4 @@
-"""Images taken apart and put together, resized, and seen at other places."""
+"""Images taken apart into patches and put together, resized, and sampled at other positions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
 
 
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
-    """The channels of x (N, groups·k, ..) dealt out anew: the first of each group, then the second
-    of each, and so on. (Zhang and others, "ShuffleNet", 2018.)
+    """The channels of x (N, groups·k, ..) in another order: the first of each group, then the
+    second of each, and so on. (Zhang and others, "ShuffleNet", 2018.)
 
     >>> channel_shuffle(Tensor([[1, 2, 3, 4]]).reshape(1, 4, 1), 2).flatten().tolist()
     [1, 3, 2, 4]
@@ -68,8 +68,8 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """x (N, C, *axes) resized to `size`, or by `scale_factor`: one number, or one an axis; see
-    `Tensor.interpolate`.
+    """x (N, C, *axes) resized to `size`, or by `scale_factor`: one number, or one for each axis;
+    see `Tensor.interpolate`.
 
     >>> interpolate(Tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
     [[[1.0, 1.0, 2.0, 2.0]]]
@@ -123,7 +123,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = False,
 ) -> Tensor:
-    """x (N, C, *axes) of two or three axes seen at places (N, .., n): (N, C, ..).
+    """x (N, C, *axes), with two or three axes, sampled at positions (N, .., n): (N, C, ..).
 
     Args:
         x: the image.
@@ -170,7 +170,8 @@ def upsample_nearest(x: Tensor, size: Any = None, scale_factor: Any = None) -> T
 
 
 def upsample_bilinear(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`upsample` in straight lines between the middles of the outermost pixels.
+    """`upsample` by linear interpolation between the centres of pixels, with those of the outermost
+    ones as ends.
 
     >>> upsample_bilinear(Tensor.ones(1, 1, 2, 2), scale_factor=2).shape
     (1, 1, 4, 4)

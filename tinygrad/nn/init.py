@@ -1,7 +1,7 @@
-"""Initialisers: how weights begin. Each fills a tensor in place and returns it.
+"""Initialisers for weights. Each fills a tensor in place and returns it.
 
-The gain makes up for what an activation does to the size of its input. Fans are the numbers of
-inputs and outputs that one weight is between: (out, in, *taps).
+The gain compensates for how an activation changes the scale of its input. The fans of a weight
+(out, in, *taps) are the numbers of inputs and of outputs that one element connects.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By what the weights before an activation are multiplied; `param` is the slope of leaky_relu,
-    0.01 unless given.
+    """The factor for the weights before an activation; `param` is the slope of leaky_relu, 0.01
+    unless given.
 
     >>> calculate_gain("tanh")
     1.6666666666666667
@@ -89,9 +89,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
 ) -> Tensor:
-    """Normally distributed numbers, as they are between a and b.
+    """Normally distributed numbers, restricted to lie between a and b.
 
-    By the inverse of the distribution: uniform numbers between its values at a and b.
+    They are made by the inverse of the distribution function, from uniform numbers between its
+    values at a and b.
 
     >>> trunc_normal_(Tensor.empty(3, 2)).shape
     (3, 2)
@@ -176,8 +177,8 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution's weight (out, in, *taps) that gives its input: 1 at the middle tap of each
-    channel's own, in each of `groups`.
+    """A convolution's weight (out, in, *taps) that returns its input: 1 at the middle tap of each
+    channel's own input channel, in each of `groups`.
 
     >>> dirac_(Tensor.empty(2, 2, 3)).tolist()
     [[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
@@ -195,7 +196,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
-    """Normally distributed numbers, of which in each column this share is 0.
+    """Normally distributed numbers, except that this share of each column is 0.
 
     (Martens, "Deep learning via Hessian-free optimization", 2010.)
 

@@ -1,6 +1,6 @@
-"""Layers that multiply by what they learn: linear, convolutions, embedding; and dropout.
+"""Layers with learned factors: linear, convolutions, embedding; and dropout.
 
-Weights have the shapes and names of PyTorch's, so that its checkpoints load.
+Weights have PyTorch's names and shapes, so its checkpoints load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Uniform in ±1/√fan_in: the sum over `fan_in` inputs keeps about their size.
+    """Uniform in ±1/√fan_in, so that a sum over `fan_in` inputs has about their size.
 
     (LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998.)
     """
@@ -59,7 +59,7 @@ class Linear:
 
 
 class Bilinear:
-    """x·weight·y + bias: each output feature is a form in both inputs.
+    """x·weight·y + bias: each output feature is a bilinear form in both inputs.
 
     Args:
         in1_features: size of the last axis of x, (.., in1_features).
@@ -110,13 +110,13 @@ class Conv2d:
     Args:
         in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
-        kernel_size: one number for both axes, or one an axis.
-        stride: the distance of windows.
+        kernel_size: one number for both axes, or one for each.
+        stride: the distance between windows.
         padding: zeros on each side; one number, one an axis, "valid" for none, or "same": as many
             as keep the size.
-        dilation: the distance of the taps of a window.
-        groups: the channels fall into so many parts that don't see each other.
-        bias: whether to add one number a channel.
+        dilation: the distance between the taps of a window.
+        groups: the channels are split into this many groups, each convolved separately.
+        bias: whether to add a learned number to each channel.
         padding_mode: what the padding holds: "zeros", or as `Tensor.pad` has them "reflect",
             "replicate" or "circular".
 
@@ -171,8 +171,8 @@ class Conv2d:
 def Conv1d(  # noqa: N802  made like a class
     in_channels: int, out_channels: int, kernel_size: Sizes, *options: Any, **named: Any
 ) -> Conv2d:
-    """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions).
-    Further arguments as for that.
+    """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions). The further
+    arguments are those of `Conv2d`.
 
     >>> Conv1d(3, 8, 5)(Tensor.ones(1, 3, 9)).shape
     (1, 8, 5)
@@ -199,14 +199,14 @@ class ConvTranspose2d:
     Args:
         in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
-        kernel_size: one number for both axes, or one an axis.
-        stride: how far apart the kernels are put down.
-        padding: what is cut off on each side.
+        kernel_size: one number for both axes, or one for each.
+        stride: the distance between the places to which the kernel is added.
+        padding: how much is cut off on each side.
         output_padding: what is added at the end: which of the sizes that the convolution maps to
             this input is meant.
-        dilation: the distance of the taps of a kernel.
-        groups: the channels fall into so many parts that don't see each other.
-        bias: whether to add one number a channel.
+        dilation: the distance between the taps of a kernel.
+        groups: the channels are split into this many groups, each convolved separately.
+        bias: whether to add a learned number to each channel.
 
     >>> ConvTranspose2d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 4, 4)).shape
     (1, 8, 8, 8)

@@ -1,6 +1,7 @@
-"""Losses, with PyTorch's names and meaning: functions first, then the same as objects.
+"""Losses, with PyTorch's names and meaning: as functions first, then as objects.
 
-A loss is a number an element, put together by `reduction`: "mean", "sum" or "none".
+A loss is one number for each element or sample; `reduction` combines these: "mean", "sum" or
+"none".
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-y·log p - (1 - y)·log(1 - p) of probabilities p; a log counts -100 at least.
+    """-y·log p - (1 - y)·log(1 - p) for probabilities p; a log is at least -100.
 
     >>> round(binary_cross_entropy(Tensor([0.5]), Tensor([1.0])).item(), 4)
     0.6931
@@ -149,7 +150,7 @@ def _weighed(who: str, loss: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _warn_unless_alike(who: str, x: Tensor, target: Tensor) -> None:
-    """Rows beside a column make a square of losses, which is seldom meant."""
+    """Rows combined with a column make a square of losses, which is seldom intended."""
     if x.shape != target.shape:
         text = f"{who}: x {x.shape} and target {target.shape} broadcast; legal, and seldom meant"
         warnings.warn(text, UserWarning, stacklevel=4)
@@ -403,10 +404,10 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """By how much the positive is not nearer to the anchor, by `margin`, than the negative.
+    """By how much the positive fails to be nearer to the anchor, by `margin`, than the negative.
 
-    With `swap` the negative counts by its distance to the positive, if that is smaller.
-    (Schroff, Kalenichenko and Philbin, "FaceNet", 2015.)
+    With `swap`, the distance from the negative to the positive is used if it is smaller. (Schroff,
+    Kalenichenko and Philbin, "FaceNet", 2015.)
 
     >>> x = Tensor([[1.0, 0.0]])
     >>> triplet_margin_loss(x, x, x).item()
@@ -424,7 +425,7 @@ def triplet_margin_loss(
 def margin_ranking_loss(
     x: Tensor, y: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """By how much x does not rank above y (target 1), or below it (target -1), by `margin`.
+    """By how much x fails to be above y (target 1), or below it (target -1), by `margin`.
 
     >>> margin_ranking_loss(Tensor([1.0]), Tensor([3.0]), Tensor([1])).item()
     2.0

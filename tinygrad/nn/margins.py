@@ -1,4 +1,5 @@
-"""Losses that ask for a margin between the right answer and others, beside those in `losses`."""
+"""Losses that demand a margin between the right answer and others. The other losses are in
+`losses`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def multi_margin_loss(
     weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """By how much other classes come within `margin` of the target's, to the power `p`: the mean
+    """By how much other classes come within `margin` of the target's, to the power `p`, as the mean
     over classes. x is (N, classes) or (classes,), target (N,) or ().
 
     >>> round(multi_margin_loss(Tensor([[0.0, 2.0, 1.5]]), Tensor([1])).item(), 4)
@@ -63,7 +64,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` by another distance; None is `pairwise_distance`.
+    """`triplet_margin_loss` with another distance function; None is `pairwise_distance`.
 
     >>> x = Tensor([[1.0, 0.0]])
     >>> triplet_margin_with_distance_loss(x, x, x, lambda a, b: (a - b).abs().sum(-1)).item()

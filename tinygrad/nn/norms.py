@@ -1,4 +1,5 @@
-"""Layers that give their input mean 0 and variance 1, over the batch or within each sample."""
+"""Normalisation layers: they give their input mean 0 and variance 1, over the batch or within each
+sample."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from tinygrad.tensor.arguments import check_number_from
 
 
 class BatchNorm:
-    """Each channel with mean 0 and variance 1 over the batch, then scaled and shifted.
+    """Normalizes each channel to mean 0 and variance 1 over the batch, then scales and shifts it.
 
-    While `Tensor.training` the statistics are those of x, and the layer keeps a moving average of
-    them; else they are the moving average. (Ioffe and Szegedy, "Batch Normalization", 2015.)
+    While `Tensor.training`, the statistics are those of x, and the layer updates a moving average
+    of them; otherwise they are the moving average. (Ioffe and Szegedy, "Batch Normalization",
+    2015.)
 
     Args:
         sz: channels of x, (N, sz, *any).
         eps: added to the variance.
-        affine: whether to scale and shift by what it learns.
+        affine: whether to apply a learned scale and shift.
         track_running_stats: whether to keep a moving average; else the batch's always count.
         momentum: the weight of the newest batch in the average; None for as much as each before.
-        bias: whether to shift; affine=False says no.
+        bias: whether to shift; affine=False turns this off, too.
 
     Raises:
         ShapeError: x has another number of channels, or one value a channel while training.
@@ -116,8 +118,8 @@ class GroupNorm:
         num_groups: how many groups; must divide the channels.
         num_channels: channels of x, (N, num_channels, *any).
         eps: added to the variance.
-        affine: whether to scale and shift each channel by what it learns.
-        bias: whether to shift; affine=False says no.
+        affine: whether to apply a learned scale and shift to each channel.
+        bias: whether to shift; affine=False turns this off, too.
 
     >>> GroupNorm(2, 6)(Tensor.ones(1, 6, 4)).shape
     (1, 6, 4)
@@ -154,11 +156,11 @@ class InstanceNorm:
     Args:
         num_features: channels of x, (N, num_features, *any).
         eps: added to the variance.
-        affine: whether to scale and shift each channel by what it learns.
+        affine: whether to apply a learned scale and shift to each channel.
         momentum: the weight of the newest batch in the averages.
         track_running_stats: whether to keep moving averages of the samples' statistics while
             `Tensor.training`, and to use them else.
-        bias: whether to shift; affine=False says no.
+        bias: whether to shift; affine=False turns this off, too.
 
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
@@ -238,8 +240,8 @@ class LayerNorm:
     Args:
         normalized_shape: the sizes of the last axes of x, or of the last one.
         eps: added to the variance.
-        elementwise_affine: whether to scale and shift by what it learns.
-        bias: whether to shift; elementwise_affine=False says no.
+        elementwise_affine: whether to apply a learned scale and shift.
+        bias: whether to shift; elementwise_affine=False turns this off, too.
 
     Raises:
         ShapeError: the last axes of x have other sizes.
@@ -272,7 +274,7 @@ class LayerNorm2d:
     Args:
         normalized_shape: channels of x, (N, channels, height, width).
         eps: added to the variance.
-        elementwise_affine: whether to scale and shift each channel by what it learns.
+        elementwise_affine: whether to apply a learned scale and shift to each channel.
 
     >>> LayerNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
@@ -305,7 +307,7 @@ class RMSNorm:
     Args:
         dim: size of the last axis.
         eps: added to the mean square.
-        elementwise_affine: whether to scale by what it learns.
+        elementwise_affine: whether to apply a learned scale.
 
     >>> RMSNorm(2)(Tensor([3.0, 3.0])).round().tolist()
     [1.0, 1.0]
@@ -373,8 +375,9 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Mean 0 and variance 1 of each channel of x (N, channels, *any), scaled and shifted; while
-    `training` by the batch's statistics, towards which the averages move in place, else by these.
+    """Normalizes each channel of x (N, channels, *any) to mean 0 and variance 1, then scales and
+    shifts it. While `training` it uses the statistics of the batch, and moves the averages towards
+    them in place; otherwise it uses the averages.
 
     >>> batch_norm(Tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -436,8 +439,8 @@ def _moved_to(
 def local_response_norm(
     x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """x (N, channels, *any) over (k + alpha·the mean square of the `size` channels around)^beta.
-    (Krizhevsky and others, "ImageNet Classification", 2012.)
+    """x (N, channels, *any) divided by (k + alpha·the mean square of the `size` channels
+    around)^beta. (Krizhevsky and others, "ImageNet Classification", 2012.)
 
     >>> local_response_norm(Tensor([[[1.0], [1.0], [1.0]]]), 2, alpha=2.0, beta=1.0).tolist()
     [[[0.5], [0.3333333432674408], [0.3333333432674408]]]
@@ -506,9 +509,9 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Mean 0 and variance 1 in each sample and channel of x (N, channels, *any), scaled and
-    shifted, by the sample's statistics, towards whose means the averages move in place; or, without
-    `use_input_stats`, by these averages.
+    """Normalizes each sample and channel of x (N, channels, *any) to mean 0 and variance 1, then
+    scales and shifts it. It uses the sample's statistics, and moves the averages towards their
+    means in place; or, without `use_input_stats`, it uses the averages.
 
     >>> instance_norm(Tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
@@ -535,8 +538,8 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """Divided by the root of the mean square over the last axes, in float32 at least, then scaled.
-    `eps` None is the distance from 1 to the next number.
+    """x divided by its root mean square over the last axes, in float32 at least, then scaled. `eps`
+    None is the distance from 1 to the next number.
 
     >>> rms_norm(Tensor([3.0, 3.0]), (2,)).round().tolist()
     [1.0, 1.0]
@@ -553,7 +556,7 @@ def rms_norm(
 
 
 def _wide(x: Tensor) -> Tensor:
-    """`x` in float32 at least: what is normalised is rounded once, when it is finished."""
+    """`x` in float32 at least, so that a normalised value is rounded only once, at the end."""
     return x.cast(least_upper_dtype(x.dtype, dtypes.float32))
 
 

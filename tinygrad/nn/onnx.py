@@ -1,4 +1,5 @@
-"""ONNX models in, where tinygrad has them, and out; `formats/onnx` does the work."""
+"""ONNX models, imported and exported, under the names that tinygrad uses; `formats/onnx` does the
+work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Pooling with PyTorch's names and order of arguments, over one, two and three axes: windows of a
-size, and shares of an axis for a result of a size. x is (N, C, *axes) or (C, *axes)."""
+"""Pooling with PyTorch's names and order of arguments, over one, two or three axes, either with
+windows of a given size or to a result of a given size. x is (N, C, *axes) or (C, *axes)."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _unpooled(
 
 
 def max_unpool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
-    """Each element back where `max_pool1d` found it, zeros elsewhere.
+    """Puts each element back where `max_pool1d` found it, with zeros elsewhere.
 
     Options, in order: indices, kernel_size, stride=None (the kernel's size), padding=0,
     output_size=None.
@@ -280,7 +280,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: Wanted) -> Tensor:
 
 
 def adaptive_avg_pool2d(x: Tensor, output_size: Wanted) -> Tensor:
-    """x (.., H, W) averaged to (.., *output_size); each place sees its share of an axis, and the
+    """x (.., H, W) averaged to (.., *output_size). Each result covers its share of an axis; the
     shares overlap where sizes don't divide. None keeps an axis.
 
     >>> adaptive_avg_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1).tolist()
@@ -332,8 +332,8 @@ def adaptive_max_pool1d(x: Tensor, output_size: Wanted, return_indices: bool = F
 
 
 def adaptive_max_pool2d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
-    """The greatest of what `adaptive_avg_pool2d` takes the mean of; with `return_indices` also
-    where it was, in the flat axes.
+    """The maximum over the shares of `adaptive_avg_pool2d`; with `return_indices` also its
+    position, in the flat axes.
 
     >>> adaptive_max_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1).tolist()
     [[[7.0]]]

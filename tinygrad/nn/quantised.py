@@ -1,11 +1,11 @@
-"""Linear layers whose weights are whole numbers of 8 or 4 bits.
+"""Linear layers whose weights are integers of 8 or 4 bits.
 
     quantise(model, bits=4)                 # every Linear in it, in place
     quantise(model, bits=4, inputs=8)       # and inputs are rounded too: faster, less exact
 
-A row of a weight falls into groups; each has one float scale, so that the largest number in it is
-the largest that the bits hold. (Gholami and others, "A Survey of Quantization Methods", 2021.)
-The weight becomes floats inside the product, or the product is one of whole numbers.
+A row of a weight is divided into groups. Each group has one float scale, chosen so that its largest
+number is the largest that the bits can hold. (Gholami and others, "A Survey of Quantization
+Methods", 2021.) The weight becomes floats inside the product, or the product is done in integers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ floats, whose matrices are laid out for it first."""
 
 
 class QuantisedLinear:
-    """What a `Linear` does, or a `ChosenLinear`, with its weight rounded.
+    """A `Linear`, or a `ChosenLinear`, with its weight rounded to integers.
 
-    Numbers of a weight lie in panels of up to `PANEL` outputs: of the first input for all of them,
-    then of the next. So few inputs at once are multiplied as memory comes, a vector of outputs by
-    one input, and a product of many inputs has its panels ready.
+    The numbers of a weight are stored in panels of up to `PANEL` outputs: first those of the first
+    input for all outputs of the panel, then those of the next input. So a product of few inputs
+    reads memory in order, a vector of outputs for each input, and a product of many inputs finds
+    its panels packed.
 
     Args:
         linear: the layer to stand for.
@@ -103,8 +104,7 @@ class QuantisedLinear:
         return y if self.bias is None else y + self.bias
 
     def _few(self, x: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
-        """A scale goes to the sum of its group, and so does what numbers of 4 bits are more than
-        they should be."""
+        """A scale is applied to the sum of its group, and so is the offset of 4-bit numbers."""
         layers, rows, inputs = x.shape
         groups = scales.shape[2]
         given = x.contiguous().reshape(layers, rows, 1, groups, inputs // groups, 1)
@@ -139,16 +139,17 @@ def _sums(x: Tensor, numbers: Tensor) -> Tensor:
 
 
 class IntegerLinear:
-    """What a `Linear` does, with its weight rounded to 8 or 4 bits and its inputs to 8.
+    """A `Linear` with its weight rounded to 8 or 4 bits and its inputs to 8.
 
-    Each group of inputs gets a scale of its own when they arrive. Sums within a group are exact;
-    they are scaled and added as float32. A result is off by about 1/250 of what the largest
-    products of each group may add up to, in the worst case, beside what rounding the weight does.
+    Each group of inputs gets its own scale when it arrives. Sums within a group are exact; they are
+    scaled and added as float32. Besides the error of the rounded weight, a result is off by at most
+    about 1/250 of what the largest products of each group can add up to.
 
-    Numbers of a weight lie as vectors of whole numbers are multiplied: four neighbours of one
-    group, a word, then one of the next, for up to `LANES` groups. Rows are cut into parts, so that
-    inputs stay in the nearest cache while all rows of a part pass; and of 4 bits `ROWS` rows take
-    turns, since as many more sums side by side fit beside one run of memory.
+    The numbers of a weight are stored in the order in which vectors of integers are multiplied:
+    four neighbours of one group (a word), then a word of the next group, for up to `LANES` groups.
+    Rows are divided into parts, so that the inputs stay in the nearest cache while all rows of a
+    part pass. With 4 bits, `ROWS` rows alternate, since that many more sums fit beside one stream
+    of memory.
 
     Args:
         linear: the layer to stand for.
@@ -269,7 +270,7 @@ def quantise(
     which: Callable[[str], bool] | None = None,
     inputs: int | None = None,
 ) -> list[str]:
-    """Puts a `QuantisedLinear` in the place of each `Linear` and `ChosenLinear` in `model`.
+    """Replaces each `Linear` and `ChosenLinear` in `model` by a `QuantisedLinear`.
 
     Args:
         model: an object whose attributes, lists and dicts lead to the layers.

@@ -1,5 +1,5 @@
-"""How many axes layers take. An image that comes alone, without the axis of a batch, goes through
-as a batch of one; numbers of axes that PyTorch's layer of the same name refuses are refused."""
+"""How many axes layers accept. An image without a batch axis is treated as a batch of one. Numbers
+of axes that PyTorch's layer of the same name refuses are refused here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Recurrent networks: a state that goes through a sequence.
+"""Recurrent networks: a state that passes through a sequence.
 
-A sequence is one loop in the graph (`tensor.scan`): what compiles is one turn, whatever the length.
-What doesn't depend on the state, the product with the inputs, is made for all turns at once.
-Weights have PyTorch's names, shapes and order of gates.
+A sequence is one loop in the graph (`tensor.scan`), so only one turn is compiled, whatever the
+length. The product with the inputs does not depend on the state, so it is computed for all turns at
+once. Weights have PyTorch's names, shapes and order of gates.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Input = Tensor | PackedSequence
 
 
 class Cell:
-    """One step: from a slice of the input and the state before it to the state after it.
+    """One step: from a slice of the input and the previous state to the next state.
 
-    `gates` matrices of hidden_size rows lie below each other in each weight.
+    In each weight, `gates` matrices of hidden_size rows are stacked.
     """
 
     gates = 1
@@ -65,7 +65,7 @@ class Cell:
 
 
 class RNNCell(Cell):
-    """One step of the plainest recurrent network: tanh of two products. (Elman, 1990.)
+    """One step of the simplest recurrent network: tanh of two products. (Elman, 1990.)
 
     Args:
         input_size: features of x, (batch, input_size).
@@ -112,7 +112,8 @@ class GRUCell(Cell):
 
     @staticmethod
     def next(given: Tensor, kept: Tensor, state: State) -> State:
-        """Between the old state and news of which a part of the old is forgotten."""
+        """A weighted mean of the old state and of a candidate, which uses only a part of the old
+        state."""
         forget, keep, news = given.chunk(3, dim=-1)
         forget_kept, keep_kept, news_kept = kept.chunk(3, dim=-1)
         new = (news + (forget + forget_kept).sigmoid() * news_kept).tanh()
@@ -142,7 +143,8 @@ class LSTMCell(Cell):
 
     @staticmethod
     def next(given: Tensor, kept: Tensor, state: State) -> State:
-        """The memory cell keeps a part and takes up news; the hidden state shows a part of it."""
+        """The memory cell keeps a part of its value and adds new values; the hidden state shows a
+        part of it."""
         write, keep, news, show = (given + kept).chunk(4, dim=-1)
         cell = keep.sigmoid() * state[1] + write.sigmoid() * news.tanh()
         return show.sigmoid() * cell.tanh(), cell
@@ -261,8 +263,8 @@ class Recurrent:
     def _direction(
         self, x: Tensor, name: str, first: State, alive: Tensor | None
     ) -> tuple[State, Tensor]:
-        """One layer in one direction over x (length, N, features); where a sequence isn't alive,
-        before it begins or after its end, its state stays."""
+        """One layer in one direction over x (length, N, features). Where a sequence has not begun
+        yet, or has ended, its state stays the same."""
         weight_ih, weight_hh = (
             getattr(self, f"weight_ih_{name}"),
             getattr(self, f"weight_hh_{name}"),

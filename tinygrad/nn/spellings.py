@@ -1,6 +1,6 @@
-"""PyTorch's names for the arguments of layers, optimizers and functions, where they have others
-here. An argument that there isn't is a TypeError that says which there are. Those that are numbers,
-bools or words must be so, and so must tensors: a bool is no bias."""
+"""PyTorch's argument names for layers, optimizers and functions that have other names here. An
+unknown argument is a TypeError that lists the known ones. The types of numbers, bools, words and
+tensors are checked: a bool is no bias."""
 
 from __future__ import annotations
 

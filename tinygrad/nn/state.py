@@ -1,6 +1,6 @@
-"""The tensors of a model, or of any object, by name; saved to files and loaded back.
+"""The tensors of a model, or of any object, by name; saving them to files and loading them back.
 
-A name is the way to the tensor through attributes, keys and positions: `layers.0.weight`.
+A name is the path to the tensor through attributes, keys and positions: `layers.0.weight`.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def load_state_dict(
     consume: bool = False,
     realize: bool = True,
 ) -> list[Tensor]:
-    """Gives the tensors of `model` the values of `state_dict` that have their names.
+    """Gives the tensors of `model` the values in `state_dict` that have their names.
 
     Computed tensors of the same dtype are written in place, so optimizers and captured steps see
-    the new values; others become the loaded tensor, with its dtype, on their own device.
+    the new values. Others become the loaded tensor, with its dtype, on their own device.
 
     Args:
         model: any object, see `get_state_dict`.
@@ -192,8 +192,8 @@ def _put(place: Tensor, value: Tensor, realize: bool, is_computed: bool) -> None
 def own_copy(tensor: Tensor) -> Tensor:
     """The same values in storage that no other tensor shares; computed when it is realized.
 
-    Equal expressions are one node, and once computed one storage. What is written in place, a
-    parameter or the state of an optimizer, must not be there twice.
+    Equal expressions are one node, and have one storage once they are computed. So two tensors that
+    are written in place (parameters, an optimizer's state) must not be equal expressions.
 
     >>> own_copy(Tensor([1, 2])).tolist()
     [1, 2]

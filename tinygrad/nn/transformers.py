@@ -1,4 +1,4 @@
-"""Transformers whole: layers one after the other. Weights have PyTorch's names and shapes."""
+"""Whole transformers: stacks of layers. Weights have PyTorch's names and shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinygrad.tensor.arguments import check_number_from, check_types
 
 
 class TransformerEncoder:
-    """Copies of a layer, which begin with its weights, one after the other.
+    """Copies of a layer, applied one after the other; all begin with the weights of that layer.
 
     Args:
         encoder_layer: what is copied, a `TransformerEncoderLayer` or another layer that is called
@@ -52,7 +52,8 @@ class TransformerEncoder:
 
 
 class TransformerDecoder:
-    """Copies of a layer, which begin with its weights, one after the other; all see the memory.
+    """Copies of a layer, applied one after the other to a sequence and the same memory; all begin
+    with the weights of that layer.
 
     Args:
         decoder_layer: what is copied, a `TransformerDecoderLayer` or another layer that is called
@@ -161,7 +162,7 @@ class Transformer:
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int) -> Tensor:
-        """A mask by which no place sees later ones: -inf above the diagonal, else 0.
+        """A causal mask: -inf above the diagonal, else 0.
 
         >>> Transformer.generate_square_subsequent_mask(2).tolist()
         [[0.0, -inf], [0.0, 0.0]]

@@ -1,9 +1,9 @@
-"""Floor 2: algebra. What a value is never changes here; how it is written does.
+"""Floor 2: algebra. These rewrites change how a value is written, never what it is.
 
 arithmetic, boolean, integer, cast      rules on numbers, as data: proved, and fuzzed
-constants, movement                     what is known before it runs; movement of movement
+constants, movement                     constant folding; movement ops that follow each other
 affine                                  index arithmetic, in one canonical form
 forms                                   the sums that affine computes with
-masks                                   conditions on indices, and what they guard
+masks                                   conditions on indices, and the values that they guard
 rules                                   all of these in order: `symbolic`, `simplify`
 """

@@ -1,11 +1,12 @@
-"""Index arithmetic in one canonical form: a sum of whole multiples of terms, and a constant.
+"""Index arithmetic in one canonical form: a sum of integer multiples of terms, plus a constant.
 
-Every address of every kernel goes through here, so equal addresses become the same node, divisions
-that a reshape brought in disappear where bounds prove it, and vector steps can be read off. Terms
-are what can't be taken apart: RANGEs, variables, IDIV and MOD by constants, products of variables,
-casts of what was loaded. Nothing here knows of memory or loops; nothing recurses over depth.
+Every address of every kernel passes through here. So equal addresses are the same node, divisions
+that a reshape introduced disappear where bounds allow it, and the step of a vector can be read off.
+Terms are what can't be split further: RANGEs, variables, IDIV and MOD by constants, products of
+variables, casts of loaded values. Nothing here knows of memory or loops, and nothing recurses over
+depth.
 
-`index` never wraps here: it is a mathematical integer, so these laws are those of arithmetic.
+An `index` never wraps: it is a mathematical integer, so the laws of ordinary arithmetic hold.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ _MOST_PRODUCTS = 16
 
 
 class Algebra:
-    """Index arithmetic, where some sums are `known` to lie in narrower bounds than they show.
+    """Index arithmetic in which some sums are `known` to lie in narrower intervals than their terms
+    show.
 
-    `known` maps canonical sums without a constant to intervals; a gate that guards a value gives
-    such knowledge. Without it, results are remembered for as long as their nodes live.
+    `known` maps canonical sums without a constant to intervals; the gate that guards a value gives
+    such knowledge. Without `known`, results are remembered for as long as their nodes live.
     """
 
     def __init__(self, known: Mapping[UOp, Interval] | None = None) -> None:
@@ -127,14 +129,15 @@ class Algebra:
         return ({}, int(low)) if low == high else ({node: 1}, 0)
 
     def _term(self, node: UOp) -> Form:
-        """A node made here, of canonical sources, that is its own term unless it has one value."""
+        """A node made here, from canonical sources. It is a term of its own, or a constant if it
+        has only one value."""
         form = self._atom(node)
         if form[0]:
             self._memo[node] = _ATOM
         return form
 
     def _choice(self, node: UOp) -> Form:
-        """max(a, b), and a WHERE: one of the two where that is known, else a term."""
+        """max(a, b), or a WHERE: one of the two operands if bounds decide which, else a term."""
         a, b = map(self._recall, node.src[-2:])
         if a == b:
             return a
@@ -153,7 +156,7 @@ class Algebra:
         return bounds(node, self.known) if self.known else (node.vmin, node.vmax)
 
     def span(self, terms: Terms, constant: int) -> tuple[int, int]:
-        """Between which two numbers a form lies."""
+        """The interval in which a form lies."""
         low = high = constant
         for term, coefficient in terms.items():
             least, most = self._bounds(term)
@@ -168,7 +171,8 @@ class Algebra:
         return low, high
 
     def _largest(self, form: Form) -> Form:
-        """A form that is never below this one: loops with a limit at their last turn."""
+        """A form that is never below this one: loops with a limit are replaced by their last
+        turn."""
         for term, coefficient in form[0].items():
             if term.op is Ops.RANGE and coefficient > 0 and len(term.src) > 1:
                 last = combine(self.affine(term.src[1]), ({}, 1), -1)
@@ -178,7 +182,7 @@ class Algebra:
     # ---- the operations --------------------------------------------------------------------------
 
     def add(self, a: Form, b: Form, scale: int = 1) -> Form:
-        """a + scale * b, with quotients and remainders that belong together put together."""
+        """a + scale * b, where a quotient and the remainder that belongs to it are recombined."""
         return self._recombined(combine(a, b, scale))
 
     def _recombined(self, form: Form) -> Form:
@@ -225,9 +229,9 @@ class Algebra:
     def divmod(self, form: Form, divisor: int) -> tuple[Form, Form]:
         """Floor quotient and remainder, such that quotient * divisor + remainder is the form.
 
-        Parts that the divisor divides leave; what lies within one multiple of it leaves; then a
-        common factor g is divided out where the smaller terms fit under it:
-        (g*X + y) // d is X // (d/g) if 0 <= y < g.
+        Terms that the divisor divides go to the quotient. A rest that lies within one multiple of
+        the divisor goes to the remainder. Then a common factor g is divided out, if the smaller
+        terms fit under it: (g*X + y) // d is X // (d/g) if 0 <= y < g.
         """
         if divisor == 0:
             return ZERO, form
@@ -246,8 +250,8 @@ class Algebra:
         return self.add(whole, found[0]), found[1]
 
     def _within(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
-        """What lies between two neighbouring multiples of the divisor; larger coefficients may
-        first give whole multiples of it: (5*i) // 4 is i + i // 4."""
+        """The case that the form lies between two neighbouring multiples of the divisor. Larger
+        coefficients may first contribute whole multiples: (5*i) // 4 is i + i // 4."""
         turns = {t: c // divisor + (c < 0) for t, c in rest[0].items() if abs(c) > divisor}
         for left in (rest, combine(rest, (turns, 0), -divisor)):
             low, high = self.span(*left)
@@ -259,7 +263,8 @@ class Algebra:
         return None
 
     def _on_a_line(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
-        """What is one of two numbers has quotients on a line: (g + 1) // 2 is g if g is 0 or 1."""
+        """A value with only two possibilities has a linear quotient: (g + 1) // 2 is g if g is 0 or
+        1."""
         terms, constant = rest
         if len(terms) != 1:
             return None
@@ -288,7 +293,8 @@ class Algebra:
         return None
 
     def _opaque(self, rest: Form, divisor: int) -> tuple[Form, Form]:
-        """A quotient and a remainder that stay, of as simple a dividend as can be."""
+        """A quotient and a remainder that can't be simplified, of as simple a dividend as
+        possible."""
         node, by = self.build(*rest), number(divisor)
         quotient, remainder = self._nested(rest, divisor)
         return (
@@ -320,8 +326,9 @@ class Algebra:
         return None, None if free is rest else self.modulo(free, divisor)
 
     def divmod_by_form(self, form: Form, by: Form) -> tuple[Form, Form] | None:
-        """Quotient and remainder by what is no number, if they can be told: products with the
-        divisor leave, and the rest is at least 0 and below it."""
+        """Quotient and remainder by a divisor that is not a constant, if they can be determined:
+        multiples of the divisor go to the quotient, and the rest must be at least 0 and below the
+        divisor."""
         if self.span(*by)[0] <= 0 or len(by[0]) != 1 or by[1]:
             return None
         ((divisor, factor),) = by[0].items()

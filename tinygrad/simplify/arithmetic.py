@@ -1,9 +1,9 @@
-"""Sums, products, quotients and maxima, as data.
+"""Rules for sums, products, quotients and maxima, as data.
 
 Integers wrap, so they obey the laws of a ring. Floats round and have NaN, infinities and -0.0, so
-few laws hold, and none that changes when something rounds: x*0 is not 0, x+0.0 is not x (-0.0
-becomes 0.0), (x+1)+1 is not x+2. A rule's `when` sees `.vmin`, `.vmax` and `.arg` of what it
-names; it is written with & and |, so that the prover can read it too.
+few laws hold, and none that changes when something is rounded: x*0 is not 0, x+0.0 is not x (-0.0
+becomes 0.0), (x+1)+1 is not x+2. A rule's `when` reads `.vmin`, `.vmax` and `.arg` of the named
+nodes; it is written with & and |, so that the prover can read it too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ real, two = UPat.var("x", FLOATS), UPat.cvar("c1", FLOATS)
 
 
 def literal(value: float) -> UPat:
-    """A constant on the right of a rule, of the dtype and shape of the left's named root."""
+    """A constant on the right of a rule, with the dtype and shape of the named root on the left."""
     return UPat(Ops.CONST, arg=value)
 
 

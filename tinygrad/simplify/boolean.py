@@ -1,5 +1,5 @@
-"""Bits, comparisons and choices, as data. NaN is unordered, so only integers compare by bounds,
-and only what holds of every value is said of floats."""
+"""Rules for bits, comparisons and choices, as data. NaN is unordered, so comparisons are decided by
+bounds for integers only, and floats get only rules that hold for every value."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Conversions: which of two in a row is needed. A type holds another's values when converting to
-it changes none of them; `holds` is that table, by bits."""
+"""Rules for conversions: which of two consecutive casts is needed. A dtype holds the values of
+another one if converting to it changes none of them; `holds` is that relation, by bits."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def holds(wide: DType, x: UOp) -> bool:
 
 
 def _middle_not_needed(outer: UOp, inner: UOp, x: UOp) -> UOp | None:
-    """cast(cast(x)) is one cast where the inner one keeps every value, or both only cut bits off.
+    """cast(cast(x)) is one cast if the inner one keeps every value, or if both only cut off bits.
 
-    An integer that became a float saturates at the end, where a direct cast wraps: then it must
-    fit the last type too.
+    An integer that was converted to a float saturates in the outer cast, where a direct cast would
+    wrap. So then it must fit the last type, too.
     """
     first, middle, last = x.dtype, inner.dtype, outer.dtype
     if _index_of_float(first, middle, last):
@@ -51,7 +51,7 @@ def _middle_not_needed(outer: UOp, inner: UOp, x: UOp) -> UOp | None:
 
 
 def _index_of_float(first: DType, middle: DType, last: DType) -> bool:
-    """`index` is for addresses: floats don't become one, nor does one become a float, directly."""
+    """`index` is for addresses: there is no direct conversion between it and floats."""
     return dtypes.index in (first, last) and any(dtypes.is_float(d) for d in (first, middle, last))
 
 

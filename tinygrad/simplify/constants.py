@@ -1,6 +1,7 @@
-"""What is known before it runs becomes a constant, by the op table's own meaning of each op.
+"""Constant folding: a value that is known before it runs becomes a constant, by the op table's own
+meaning of each op.
 
-A CHECK must be asked even if its value is not needed, so what would drop one is left alone.
+A CHECK must be evaluated even if its value is not needed, so nothing here drops one.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _fold(node: UOp) -> UOp | None:
 
 
 def _only_value(node: UOp) -> UOp | None:
-    """An integer or bool whose bounds meet is that constant."""
+    """An integer or bool whose bounds are equal is that constant."""
     if dtypes.is_float(node.dtype) or node.dtype is dtypes.void:
         return None
     low = node.vmin
@@ -54,7 +55,8 @@ def _only_value(node: UOp) -> UOp | None:
 
 
 def _constant_last(node: UOp) -> UOp | None:
-    """The sources of a commutative op, a constant last: rules then need to look in one place."""
+    """The sources of a commutative op with a constant last, so that rules need to look in one place
+    only."""
     first, second = node.src
     return node.with_src((second, first)) if first.op is Ops.CONST is not second.op else None
 

@@ -1,6 +1,5 @@
-"""Sums of whole multiples of terms, as plain dicts: what `affine` computes with.
-
-Nothing here decides anything; these are the moves that keep a form a form.
+"""Sums of integer multiples of terms, as plain dicts: the data that `affine` computes with. The
+functions here keep a form a form; they decide nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ def number(value: int) -> UOp:
 
 
 def order(term: UOp) -> tuple[int, str, bytes]:
-    """Where a term stands in a sum: the same in every process and order of creation."""
+    """The sort key of a term in a sum: the same in every process, whatever the order of
+    creation."""
     if term.op is Ops.RANGE:
         return 0, term.arg[0], term.key
     if term.op is Ops.DEFINE_VAR:
@@ -67,7 +67,7 @@ def factors(term: UOp) -> list[UOp]:
 
 
 def product(of: Iterable[UOp]) -> UOp:
-    """The product of terms, in order, leaning left."""
+    """The product of terms, in order, as a chain that leans left."""
     first, *rest = sorted(of, key=order)
     for factor in rest:
         first = first.alu(Ops.MUL, factor)
@@ -85,7 +85,7 @@ _OPENED = (Ops.ADD, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.MAX)
 
 
 def open_cast(node: UOp) -> UOp | None:
-    """A CAST to index, one step further in, where the narrower arithmetic can't have wrapped."""
+    """A CAST to index, moved one step inward, if the narrower arithmetic can't have wrapped."""
     (inner,) = node.src
     if not dtypes.is_int(inner.dtype):
         return None

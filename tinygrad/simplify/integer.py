@@ -1,5 +1,6 @@
-"""Floor division and remainder of integers that wrap. `affine` has the stronger laws of indices,
-which don't wrap; here a guard says that nothing did. By 0 a quotient is 0, a remainder x."""
+"""Rules for floor division and remainder of integers that wrap. Indices don't wrap, so `affine` has
+stronger laws for them; here a guard states that nothing wrapped. Division by 0 gives the quotient 0
+and the remainder x."""
 
 from __future__ import annotations
 

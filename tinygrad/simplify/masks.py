@@ -1,8 +1,9 @@
-"""Conditions on indices, and what they guard.
+"""Conditions on indices, and the values that they guard.
 
-A condition has one canonical form too: `sum < constant` (or a sum equal to a constant), without
-a common factor, without what bounds decide. So a gate's conditions can be compared: the stronger
-one stays, contradictions are False, and under a gate an index is simpler than outside it.
+Conditions have a canonical form, too: `sum < constant` (or a sum equal to a constant), without a
+common factor, and without parts that bounds decide. So the conditions of a gate can be compared:
+the stronger one is kept, a contradiction is False, and under a gate an index can be simpler than
+outside it.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def all_of(conditions: Iterable[UOp]) -> UOp:
 
 
 def known_from(conditions: Iterable[UOp]) -> dict[UOp, Interval]:
-    """What conditions say of sums of indices: the intervals in which they lie."""
+    """What conditions say about sums of indices: the intervals in which these lie."""
     known: dict[UOp, Interval] = {}
     for node in conditions:
         form = _difference(node) if node.op in (Ops.CMPLT, Ops.CMPEQ) else None
@@ -177,7 +178,8 @@ def known_from(conditions: Iterable[UOp]) -> dict[UOp, Interval]:
 
 
 def both(*gates: UOp) -> UOp:
-    """The AND of gates: no condition twice, none that the others imply; False where that shows."""
+    """The AND of gates, without repeated or implied conditions; False if they visibly contradict
+    each other."""
     conditions = conditions_of(*map(simplify_condition, conditions_of(*gates)))
     if len(conditions) > _MOST or any(c.has_check for c in conditions):
         return all_of(conditions)
@@ -195,7 +197,7 @@ def both(*gates: UOp) -> UOp:
 
 
 def under(gate: UOp, node: UOp) -> UOp:
-    """An index expression or a condition, as simple as it is where `gate` holds."""
+    """An index expression or a condition, simplified with the knowledge that `gate` holds."""
     algebra = Algebra(known_from(conditions_of(gate)))
     if node.dtype is dtypes.index:
         return FREE.simplify(algebra.simplify(node))
@@ -225,7 +227,8 @@ def _gate(node: UOp) -> UOp | None:
 
 
 def _gated(node: UOp) -> UOp | None:
-    """An INDEX under its gate: simpler indices; without a gate that holds; 0 if it never does."""
+    """An INDEX under its gate gets simpler indices. A gate that always holds is dropped, and the
+    INDEX is 0 if it never does."""
     gate = _gate(node)
     if gate is None or node.shape:
         return None
@@ -251,8 +254,9 @@ def _cost(index: UOp) -> tuple[int, int]:
 
 
 def _choice(node: UOp, gate: UOp, yes: UOp, no: UOp) -> UOp | None:
-    """where(gate, x[i], 0) is x[i] read under the gate, unless the gate reads as often itself: then
-    nothing is saved, and a product's operand is no plain read. Indices are simplified under it."""
+    """where(gate, x[i], 0) is x[i] read under the gate, with indices simplified under it. Not if
+    the gate itself reads as often: then nothing is saved, and a product's operand would no longer
+    be a plain read."""
     if node.shape:
         return None
     if is_positive_zero(yes) and no.op is Ops.INDEX:

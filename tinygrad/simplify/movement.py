@@ -1,5 +1,5 @@
-"""Movement of movement: two in a row are one, one that moves nothing is none, and a constant is
-the same constant wherever it is moved. Each function's docstring is its law."""
+"""Rules for movement ops: two in a row become one, one that moves nothing disappears, and a
+constant that is moved is the same constant. Each function's docstring states its law."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _permute(outer: UOp, inner: UOp) -> UOp:
 
 
 def _flip(outer: UOp, inner: UOp) -> UOp:
-    """flip(flip(x, a), b) flips the axes that stand in one of a and b only."""
+    """flip(flip(x, a), b) flips the axes that are in exactly one of a and b."""
     return inner.src[0].flip(tuple(sorted({*outer.arg} ^ {*inner.arg})))
 
 
@@ -39,13 +39,14 @@ def _pad(outer: UOp, inner: UOp) -> UOp:
 
 
 def _shrink(outer: UOp, inner: UOp) -> UOp:
-    """shrink(shrink(x)) is one box, counted from the inner one's begin."""
+    """shrink(shrink(x)) is one shrink, counted from where the inner one begins."""
     pairs = zip(outer.sizes, inner.sizes, strict=True)
     return inner.src[0].shrink(tuple((a + b, a + e) for (b, e), (a, _) in pairs))
 
 
 def _shrink_of_pad(outer: UOp, inner: UOp) -> UOp | None:
-    """shrink(pad(x)) pads what it keeps of x; it is zeros where it keeps nothing."""
+    """shrink(pad(x)) pads only the part of x that it keeps; it is zeros if it keeps nothing of
+    x."""
     x = inner.src[0]
     if not _whole_numbers(outer.sizes, inner.sizes, x.shape):
         return None
@@ -68,7 +69,7 @@ def _whole_numbers(*sizes: Any) -> bool:
 
 
 def _moves_nothing(node: UOp) -> UOp | None:
-    """A movement that leaves every element where it is is its source."""
+    """A movement op that leaves every element in place is its source."""
     source = node.src[0]
     if node.op is Ops.FLIP:
         moved = tuple(axis for axis in node.arg if source.shape[axis] != 1)
@@ -89,7 +90,7 @@ _IDLE: dict[Ops, Callable[[Any, tuple[Any, ...]], bool]] = {
 
 
 def constant_under(node: UOp) -> UOp | None:
-    """The CONST that every element of this broadcast is, if it is one."""
+    """The CONST that is broadcast to this node, if every element is that constant."""
     if node.op is Ops.EXPAND:
         node = node.src[0]
     if node.op is Ops.RESHAPE:
@@ -123,7 +124,7 @@ def _reduce_of_a_constant(node: UOp) -> UOp | None:
 
 
 def _same(outer: UOp, inner: UOp) -> UOp:
-    """Once is enough."""
+    """Applied twice it is the same as once."""
     return inner
 
 

@@ -1,7 +1,7 @@
 """All rules together: `symbolic` in the order in which they are tried, and `simplify`.
 
-Here the data of the other files get what holds for all of them: a rule never drops a CHECK, and
-on a tensor's graph, where constants are broadcast to a shape, a rule sees through the broadcast.
+The rules of the other files get two properties here: a rule never drops a CHECK, and on a tensor's
+graph, where constants are broadcast to a shape, a rule sees through the broadcast.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ def _leaves(pattern: UPat) -> set[str]:
 
 
 def dropped(rule: Rule) -> set[str]:
-    """What a rule's left side names that its right side, a term, has no more."""
+    """The names of a rule's left side that its right side, a term, no longer has."""
     if not isinstance(rule.right, UPat):
         return set()
     return _leaves(rule.left) - names_in(rule.right)
 
 
 def guarded(rule: Rule) -> Rule:
-    """The rule, not taken where it would drop a CHECK; constants are only sought last."""
+    """The rule, except where it would drop a CHECK; constants are looked for only as last
+    operands."""
     gone, when = sorted(dropped(rule)), rule.when
 
     def keeps_checks(**found: UOp) -> bool:

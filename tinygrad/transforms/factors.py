@@ -1,5 +1,5 @@
-"""Derivatives of products without a division, as trees of products: right where factors are 0, and
-so are their own derivatives, of all orders."""
+"""Derivatives of products without division, as trees of products. They are right where factors are
+0, and so are their own derivatives, of all orders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tinygrad.uop.node import UOp
 
 
 def other_factors(x: UOp) -> UOp:
-    """At each place of the last axis the product of all others."""
+    """For each place of the last axis, the product of all other elements."""
     *lead, size = x.shape
     if size == 1:
         return x.const_like(1)
@@ -26,8 +26,9 @@ def other_factors(x: UOp) -> UOp:
 
 
 def of_running_product(x: UOp, g: UOp, axis: int) -> UOp:
-    """The gradient of x's running product along `axis`, whose own is `g`: at each place the product
-    of the factors before it, times what the products from there on make of it."""
+    """The gradient of x's running product along `axis`, given the gradient `g` of its result: at
+    each place the product of the factors before it, times the contribution of all products from
+    there on."""
     size = x.shape[axis]
     still = tuple((0, 0) for _ in x.shape)
 

@@ -1,8 +1,8 @@
-"""Reverse mode: one table, a row per op, and one walk.
+"""Reverse-mode differentiation: one table with a row for each op, and one walk.
 
-A row takes a node and the gradient `g` of its value, and gives one gradient per source, None
-where no gradient passes. Gradients are graphs of the same ops, so gradients of gradients need
-nothing more. What a gradient never passes says so in a row too.
+A row takes a node and the gradient `g` of its value, and returns one gradient for each source, or
+None where no gradient passes. Gradients are graphs of the same ops, so gradients of gradients need
+nothing more. An op through which no gradient passes has a row that says so.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ CALLS: dict[str, CallRule] = {}
 
 
 def reshaped(node: UOp, shape: tuple[Any, ...]) -> UOp:
-    """`node` under another shape. Unlike `UOp.reshape` it never looks below `node`, because a
-    gradient may be wanted by the very reshape that would be skipped."""
+    """`node` with another shape. Unlike `UOp.reshape` it never looks below `node`, because a
+    gradient may be wanted of the very reshape that would be skipped."""
     return node if shape == node.shape else node.moved(Ops.RESHAPE, shape)
 
 
 def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
-    """`node` with new axes of size 1 in front, expanded to `shape`."""
+    """`node` with new leading axes of size 1, expanded to `shape`."""
     return reshaped(node, (1,) * (len(shape) - node.ndim) + node.shape).expand(shape)
 
 
@@ -160,7 +160,7 @@ def _parts(op: Ops, nodes: list[UOp]) -> list[UOp]:
 
 
 def _max(node: UOp, g: UOp) -> Gradients:
-    """The larger source takes it; equal ones half each."""
+    """The larger source gets the gradient; equal ones get half each."""
     a, b = node.src
     tied = a.eq(b).where(g * 0.5, g)
     return (a < b).where(g.const_like(0), tied), (b < a).where(g.const_like(0), tied)
@@ -291,7 +291,8 @@ def _copy(node: UOp, g: UOp) -> Gradients:
 
 
 def _detach(node: UOp, g: UOp) -> Gradients:
-    """To what is there instead; where slopes are said, that many times."""
+    """The gradient goes to the second source, if there is one; if slopes are given, multiplied by
+    them."""
     if len(node.src) == 2:
         return (None, g)
     return (None, *(part for slope in node.src[2::2] for part in (g * slope, None)))
@@ -308,7 +309,7 @@ def _times(g: UOp, factor: UOp) -> UOp:
 
 
 def _silent(node: UOp, g: UOp) -> Gradients:
-    """Not differentiable, or with a derivative that is zero wherever there is one."""
+    """Not differentiable, or with a derivative that is zero wherever it exists."""
     return (None,) * len(node.src)
 
 
@@ -373,7 +374,7 @@ RULES: dict[Ops, Rule] = {
 
 
 def followed(root: UOp) -> list[UOp]:
-    """The nodes that a gradient of `root` may come to, and whole numbers beside them."""
+    """The nodes that a gradient of `root` may pass through, and integers beside them."""
     nodes, seen = [root], {root}
     for node in nodes:  # it grows meanwhile
         op = node.op

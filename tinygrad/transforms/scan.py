@@ -1,7 +1,8 @@
-"""The gradient of a counted loop: the reversed loop over the states that the forward one had.
+"""The gradient of a counted loop (SCAN): a reversed loop over the states of the forward one.
 
-The forward loop has its states as outputs, too, and what it reduces; the backward loop carries the
-gradients of the states and sums those of everything the body uses besides."""
+The forward loop gets further outputs: its states, and the values that its body reduces. The
+backward loop carries the gradients of the states, and sums the gradients of everything else that
+the body uses."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ MOST_KEPT = 8
 def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
     """Gradients of a SCAN's sources from those of its results, by number.
 
-    One turn of the backward loop has, as its body's arguments: the gradients of the states after
-    the turn and the sums so far for what the body uses besides (both carried), then slices: of the
-    inputs, of the states before the turn, of the gradients of the outputs, of what was reduced;
-    then what is used besides. It gives the gradients of the states before the turn and the new
-    sums, and as outputs those of the turn's slices.
+    The backward loop's body has these arguments. Carried: the gradients of the states after the
+    turn, and the sums so far for everything else that the body uses. Slices: the inputs, the states
+    before the turn, the gradients of the outputs, and the values that were reduced. Then everything
+    else that is used. The body returns the gradients of the states before the turn and the new
+    sums, and as outputs the gradients of the turn's slices.
     """
     info: ScanInfo = node.arg
     n, inputs = info.states, info.inputs
@@ -92,14 +93,14 @@ def _saved(
 
 
 def _is_kept(node: UOp, info: ScanInfo) -> bool:
-    """Whether a turn's value is kept for the way back: what is reduced, as products are, if it is
-    no more than the state is, many times."""
+    """Whether a turn's value is kept for the backward loop: one that is reduced, as products are,
+    if it is at most a fixed multiple of the state's size."""
     largest = max((root.size for root in info.body.src[: info.states]), default=0)
     return node.op is Ops.REDUCE_AXIS and node.size <= MOST_KEPT * largest
 
 
 def _weighted_sum(pairs: list[tuple[UOp, UOp]]) -> UOp:
-    """What has the weights as gradients of the values; it is never computed itself."""
+    """A sum whose gradients by the values are the weights. It is never computed itself."""
     total = None
     for value, weight in pairs:
         part = (value * weight.reshape(value.shape)).reduce_axis("add", tuple(range(value.ndim)))

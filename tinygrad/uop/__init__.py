@@ -1,19 +1,19 @@
-"""Floor 1: the one IR, from a tensor's expression to a linear program. In the order of reading:
+"""Floor 1: the one IR, from a tensor's expression to a linear program. In reading order:
 
-op              the table of operations: what each means
-node            UOp: an interned node, and what follows from its sources
-infer, bounds   its shape and device; between which numbers its value lies
-build           the vocabulary: operators, for nodes, patterns and tensors alike
-pattern         patterns, and rules as data
-rewrite         rules applied everywhere, until none fits
+op              the table of operations and their meaning
+node            UOp: an interned node, and what is derived from its sources
+infer, bounds   a node's shape and device; the interval in which its value lies
+build           operators and elementary functions, shared by nodes, patterns and tensors
+pattern         patterns, and rewrite rules as data
+rewrite         applies rules everywhere until none fits
 verify          which operations are legal at which of the three stages
-instructions    the third stage: the ops of a linear program, for who writes a backend
+instructions    the third stage: the ops of a linear program, for authors of backends
 text            graphs as text, and back
 scan            a counted loop as one node
 placement       where a value on several devices lies
 natural         how e**x is written with EXP2
-questions       what programs ask of nodes, and the compiler doesn't
-ops             a face: these under the path by which programs import them
+questions       questions that programs ask of nodes, and the compiler does not
+ops             a face: the names of this floor under the path by which programs import them
 """
 
 from tinygrad.uop.node import UOp

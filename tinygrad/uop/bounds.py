@@ -1,6 +1,6 @@
-"""Between which two numbers the value of a node lies. Sound, not tight: used to prove indices in
-range, to drop guards and to choose cheaper arithmetic. Integers and bools only; a float's bounds
-are infinite unless it is a constant."""
+"""The interval in which the value of a node lies. Intervals are sound but not tight. They are used
+to prove that indices are in range, to drop guards, and to choose cheaper arithmetic. They cover
+integers and bools only: a float's bounds are infinite unless it is a constant."""
 
 from __future__ import annotations
 

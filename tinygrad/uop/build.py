@@ -1,5 +1,5 @@
-"""The vocabulary that expressions are written in, once, for everything that has operators: nodes,
-patterns and tensors. A class that mixes this in supplies `alu` and `const_like`, nothing else."""
+"""Operators and elementary functions for everything that builds expressions: nodes, patterns and
+tensors. A class that derives from `Arithmetic` supplies `alu` and `const_like`, nothing else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The shape and device of a node from those of its sources: the rules that the op table names.
+"""The shape and device of a node, derived from its sources by the rules that the op table names.
 
-A shape is a tuple of sizes (whole numbers, or nodes where a size is symbolic); None where a node
-has no value of its own. A movement's `arg` is plain data: where a size is symbolic it has a HOLE,
-and the size is one of the node's further sources, in order.
+A shape is a tuple of sizes: whole numbers, or nodes where a size is symbolic. It is None for a node
+that has no value. The `arg` of a movement op is plain data: it has a HOLE for each symbolic size,
+and the sizes themselves are further sources, in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOLE = "?"
 
 
 def opened(arg: Any, sizes: list[UOp]) -> Any:
-    """`arg` with a HOLE for each node in it; the nodes are appended to `sizes`."""
+    """`arg` with a HOLE in the place of each node in it; the nodes are appended to `sizes`."""
     if isinstance(arg, tuple):
         for part in arg:
             if type(part) is not int:
@@ -36,14 +36,15 @@ def opened(arg: Any, sizes: list[UOp]) -> Any:
 
 
 def filled(arg: Any, sizes: Iterator[UOp]) -> Any:
-    """What `opened` took apart."""
+    """The inverse of `opened`."""
     if isinstance(arg, tuple):
         return tuple(filled(part, sizes) for part in arg)
     return next(sizes) if arg == HOLE else arg
 
 
 def settled(size: Any) -> Any:
-    """A size in its one form, so that equal sizes are one node: a number if it is one."""
+    """A size in its canonical form, so that equal sizes are one node; an int if the value is
+    known."""
     size = plain(size)
     return size if isinstance(size, int) else size.as_size()
 
@@ -128,7 +129,8 @@ def shape_of(node: UOp) -> Shape | None:
 
 
 def place_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:
-    """The device of a DEVICE or a COPY, a tuple of several; all others are where a source is."""
+    """The device of a DEVICE or a COPY, or a tuple of several. All other nodes are where their
+    sources are."""
     if op is Ops.COPY:
         return src[1].device if len(src) > 1 else None  # `verify` names what lacks it
     return arg.names if isinstance(arg, Placement) else arg

@@ -1,8 +1,10 @@
-"""What a backend must know: the ops of a linear program, each with its sources and its value.
+"""The instruction set that a backend implements: the ops of a linear program, each with its sources
+and its value.
 
-CORE is all that a renderer has to write. The others come where a Target brings them: an op that it
-names in `native`, vectors, groups of lanes, a matrix unit. Codegen never emits what a Target lacks:
-functions are made of arithmetic by `codegen/numbers/decompose`, the rest by `codegen/derived`.
+CORE is what every renderer must write. Other ops occur only if the Target has them: because it
+names the op in `native`, or has vectors, groups of lanes, or a matrix unit. Codegen never emits an
+op that the Target lacks: `codegen/numbers/decompose` makes functions of arithmetic, and
+`codegen/derived` does so for the rest.
 
     python -c "from tinygrad.uop.instructions import listing; print(listing())"
 """

@@ -1,6 +1,6 @@
-"""How a natural exponential is written: EXP2(y * log2 e). The op table has no row of its own for
-it, so that one set of rules and one gradient serve both; who evaluates it doesn't round the
-product, whose error grows with y."""
+"""How a natural exponential is written: EXP2(y * log2 e). The op table has no row for it, so one
+set of rules and one gradient serve both bases. The evaluation recognises this form and does not
+round the product, whose error would grow with y."""
 
 from __future__ import annotations
 

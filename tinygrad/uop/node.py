@@ -1,8 +1,8 @@
-"""UOp: the one node of every graph, from a tensor's expression to a linear program.
+"""UOp: the one node type of every graph, from a tensor's expression to a linear program.
 
-A node is immutable and interned: the same specification is the same object, so shared work is
-shared by `is` and a dict keyed by nodes is keyed by meaning. Shape and bounds are derived from the
-sources when first asked for. Nothing here recurses over the depth of a graph.
+A node is immutable and interned: equal specifications are the same object. So shared work is found
+by `is`, and a dict with nodes as keys has their meaning as keys. Shape and bounds are derived from
+the sources when they are first asked for. Nothing here recurses over the depth of a graph.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class _Entry(weakref.ref["UOp"]):
 class UOp(Questions):
     """An operation, the dtype of its result, its sources, and an argument that is plain data.
 
-    These and `tag`, which only makes nodes differ, are what a node is: they never change. All else
-    follows from them, when it is asked for (`_shape`, `_interval`, `_key`, `_ranges`, `_checks`,
-    and `_form`, which is `simplify`'s: see `Notes`), or is a note of the engine's: where the value
-    is, and who looks at it (`known`, `newer`, `storage`, `readers`, `families`).
+    These four, and `tag`, which only distinguishes nodes, are the node's identity and never change.
+    All other attributes are either derived from them when they are first asked for (`_shape`,
+    `_interval`, `_key`, `_ranges`, `_checks`, and `_form`, which belongs to `simplify`: see
+    `Notes`), or notes of the engine: where the value is, and who looks at it (`known`, `newer`,
+    `storage`, `readers`, `families`).
     """
 
     __slots__ = (
@@ -160,7 +161,8 @@ class UOp(Questions):
         return services.render(self)
 
     def __bool__(self) -> bool:
-        """Only what is sure has a truth value, so that `if a < b` never decides by accident."""
+        """The truth value, if bounds decide it; else a TypeError, so `if a < b` never decides by
+        accident."""
         low, high = self.vmin, self.vmax
         if low == high or low > 0 or high < 0:
             return bool(low)
@@ -179,7 +181,7 @@ class UOp(Questions):
         return self._as_float()._binary(Ops.FDIV, other, True)
 
     def _as_float(self) -> UOp:
-        """Whole numbers are divided as floats; // is the other division."""
+        """`/` divides whole numbers as floats; `//` is floor division."""
         return self if dtypes.is_float(self.dtype) else self.cast(dtypes.default_float)
 
     # ---- building --------------------------------------------------------------------------------
@@ -216,8 +218,8 @@ class UOp(Questions):
 
     @staticmethod
     def variable(name: str, low: float, high: float, dtype: DType = dtypes.int32) -> UOp:
-        """A number from `low` to `high`, mostly a whole one, that kernels get as an argument;
-        `bind` says which.
+        """A number from `low` to `high`, usually an integer, that kernels get as an argument;
+        `bind` gives it a value.
 
         >>> n = UOp.variable("n", 1, 8).bind(3)
         >>> n.val
@@ -234,8 +236,8 @@ class UOp(Questions):
 
     @staticmethod
     def range(size: UOp | int, name: str, role: str = "LOOP", limits: tuple[UOp, ...] = ()) -> UOp:
-        """A loop counter from 0 to min(size, *limits), a scalar of dtype index. A symbolic size is
-        a limit, and the largest it can be is the size."""
+        """A loop counter from 0 to min(size, *limits), a scalar of dtype index. A symbolic size
+        becomes a limit, with its largest value as the size."""
         if isinstance(size, int):
             size = UOp.const(dtypes.index, size)
         elif size.op is not Ops.CONST:
@@ -283,7 +285,7 @@ class UOp(Questions):
         return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
 
     def moved(self, op: Ops, arg: Any) -> UOp:
-        """A movement by sizes, of which some may be symbolic."""
+        """A movement op whose sizes may be symbolic."""
         sizes: list[UOp] = []
         arg = opened(arg, sizes)
         made = UOp(op, self.dtype, (self, *sizes), arg)
@@ -293,11 +295,11 @@ class UOp(Questions):
 
     @property
     def sizes(self) -> Any:
-        """The `arg` of a movement by sizes, symbolic ones in their places."""
+        """The `arg` of a movement op, with the symbolic sizes filled in."""
         return self.arg if len(self.src) == 1 else filled(self.arg, iter(self.src[1:]))
 
     def as_size(self) -> UOp | int:
-        """This whole number as a size in its one form; as an int if it is known."""
+        """This integer as a size in canonical form; an int if the value is known."""
         node = services.size(self.cast(dtypes.index))
         return int(node.arg) if node.op is Ops.CONST else node
 
@@ -341,7 +343,8 @@ class UOp(Questions):
         return UOp(Ops.REDUCE_AXIS, self.dtype, (self,), (monoid, axes)) if axes else self
 
     def running(self, monoid: str, axis: int) -> UOp:
-        """At each place the reduction of all up to it along `axis`."""
+        """The inclusive scan along `axis`: each element is the reduction of all elements up to
+        it."""
         return (
             self if self.shape[axis] == 1 else UOp(Ops.RUNNING, self.dtype, (self,), (monoid, axis))
         )
@@ -355,7 +358,7 @@ class UOp(Questions):
         return UOp(Ops.INDEX, dtype, (self, *indices, *gates), len(indices))
 
     def scatter(self, how: str, updates: UOp, *indices: UOp) -> UOp:
-        """A copy in which `updates` are "set" where the indices say, or combined by a monoid."""
+        """A copy in which `updates` are written at the indices: "set", or combined by a monoid."""
         wide = self.dtype if how in ("set", "max") else compute_dtype(self.dtype)
         src = (self.cast(wide), updates.cast(wide), *indices)
         return UOp(Ops.SCATTER, wide, src, (how,)).cast(self.dtype)
@@ -374,16 +377,17 @@ class UOp(Questions):
         return UOp(Ops.CONTIGUOUS, self.dtype, (self,))
 
     def own(self) -> UOp:
-        """This view of a constant as one of a constant unlike any other."""
+        """This view of a constant, with a constant that is a node of its own."""
         base = self.base
         return self.viewed(base.replace(src=(*base.src[:1], UOp.unique())))
 
     def detach(self, *history: UOp) -> UOp:
-        """This value; a gradient of it goes to `history` instead, or nowhere."""
+        """This value; its gradient goes to `history` instead, or nowhere."""
         return UOp(Ops.DETACH, self.dtype, (self, *history))
 
     def sloped(self, *pairs: UOp) -> UOp:
-        """This value, whose slope by each first of the pairs is the second, whatever made it."""
+        """This value; its slope by the first of each pair is the second, whatever made the
+        value."""
         nothing = UOp(Ops.DETACH, self.dtype, (self.const_like(-0.0), *pairs))
         return self.detach() + nothing
 
@@ -401,7 +405,7 @@ class UOp(Questions):
         return base.moved_by(reversed(movement))
 
     def moved_by(self, steps: Iterable[UOp]) -> UOp:
-        """This moved as each of the steps moves its source, in order."""
+        """This node, moved by the same movement ops as `steps`, in order."""
         node = self
         for step in steps:
             node = UOp(step.op, node.dtype, (node, *step.src[1:]), step.arg)
@@ -430,7 +434,7 @@ class UOp(Questions):
         return shape  # type: ignore[no-any-return]
 
     def shaped(self, shape: tuple[Any, ...]) -> UOp:
-        """This node, whose shape whoever made it knows already."""
+        """This node, with a shape that its maker already knows."""
         self._shape = shape
         return self
 
@@ -464,12 +468,12 @@ class UOp(Questions):
 
     @property
     def vmin(self) -> Any:
-        """A number that the value is never below."""
+        """A lower bound of the value."""
         return self._derived("_interval", _interval)[0]
 
     @property
     def vmax(self) -> Any:
-        """A number that the value is never above."""
+        """An upper bound of the value."""
         return self._derived("_interval", _interval)[1]
 
     @property
@@ -489,7 +493,8 @@ class UOp(Questions):
         return self._derived("_checks", _checks_below)  # type: ignore[no-any-return]
 
     def _derived(self, slot: str, rule: Callable[[UOp], Any]) -> Any:
-        """The fact in `slot`; derived first, without recursion, for all below that lack it."""
+        """The derived fact in `slot`. It is computed, without recursion, for this node and all
+        nodes below that lack it."""
         found = getattr(self, slot)
         if found is not _UNSET:
             return found
@@ -514,7 +519,7 @@ class UOp(Questions):
 
     @property
     def base(self) -> UOp:
-        """What this is a view of, below all movement."""
+        """The node of which this is a view: below all movement."""
         node = self
         while node.op in GroupOp.Movement:
             node = node.src[0]
@@ -564,8 +569,9 @@ class UOp(Questions):
         return done[self]
 
     def rebuilt(self, rows: Mapping[Ops, Callable[[UOp], UOp]]) -> UOp:
-        """This graph from its sources up, nodes of some ops as their row makes them of the node
-        with its new sources. What a row makes is not looked at again; it keeps the user's line."""
+        """This graph, rebuilt from its sources up. For a node whose op has a row in `rows`, the row
+        makes the new node from the node with its new sources. What a row makes is not rebuilt
+        again; it keeps the user's source line."""
         order = self.toposort()
         if rows.keys().isdisjoint(node.op for node in order):
             return self
@@ -599,9 +605,9 @@ class UOp(Questions):
 
 
 class Notes(Generic[T]):
-    """A dict of nodes that remembers each for as long as it lives, in a slot of its own: a weak
-    dict has an object, and a call of Python when it dies, for each. There is one slot, so all of
-    them must say the same of a node."""
+    """A dict from nodes that remembers an entry for as long as its node lives. Entries are in a
+    slot of the node itself: a weak dict would need an object for each entry, and a Python call
+    whenever one dies. There is one slot, so all `Notes` must say the same of a node."""
 
     def get(self, node: UOp, default: T) -> T:
         found = node._form
@@ -619,13 +625,14 @@ class Notes(Generic[T]):
 
 @functools.lru_cache(1024)  # a deep graph asks for the same few again and again
 def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any, ...]) -> UOp:
-    """The number `value` of Python's type `kind`, everywhere in `shape`."""
+    """The number `value`, everywhere in `shape`. (`kind` keeps apart keys that are equal in
+    Python: 1 and 1.0, 0.0 and -0.0.)"""
     scalar = UOp.const(dtype, value, device)
     return scalar.broadcast_to(shape) if shape else scalar
 
 
 class _Services:
-    """What a node offers but a higher floor does."""
+    """Methods of a node that a higher floor implements."""
 
     simplify: Callable[[UOp], UOp] = staticmethod(lambda node: node)
     size: Callable[[UOp], UOp] = staticmethod(lambda node: node)
@@ -640,8 +647,8 @@ services = _Services()
 
 
 def _standing(table: dict[tuple[Any, ...], _Entry], entry: _Entry) -> UOp | None:
-    """The equal node of another thread that was faster. None if there is none: then `entry` stands
-    in the place of a dead one."""
+    """The equal node that another thread has entered first. None if there is none: then `entry` has
+    replaced the entry of a dead node."""
     while (standing := table.setdefault(entry.key, entry)) is not entry:
         found = standing()
         if found is not None:

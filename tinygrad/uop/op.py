@@ -1,10 +1,11 @@
 """The op table: what every operation means, before any mechanism.
 
-One row an op: how many sources, what dtype and shape come out, its algebra, what it means in one
-line of Python, and one sentence. The interpreter executes `meaning`; the fuzzer and the prover
-test rules against it; `infer` and `verify` read the rest. Integers wrap and floats round to the
-result's dtype after `meaning` (see `evaluate`). An op that stands at several stages of a graph has
-one row; what a linear program makes of it, if that is not the same, says `instructions`.
+There is one row for each op: the number of sources, the dtype and shape of the result, its
+algebraic properties, its meaning in one line of Python, and a sentence. The interpreter executes
+`meaning`; the fuzzer and the prover test rules against it; `infer` and `verify` read the rest.
+Integers wrap, and floats are rounded to the result's dtype, after `meaning` (see `evaluate`). An op
+that occurs at several stages of a graph has one row; if it means something else in a linear
+program, `instructions` says what.
 """
 
 from __future__ import annotations
@@ -129,9 +130,10 @@ class Ops(IntEnum):
 class Row:
     """One op. `arity` None: any number of sources.
 
-    dtype: "first" as source 0 · "last" as the last source · "bool" · "void" · "given" by the maker.
-    shape: "same" all sources agree and the result is like them · "none" has no shape ·
-           "scalar" () · a name of a rule in `infer.SHAPE_RULES`.
+    dtype: "first" that of source 0 · "last" that of the last source · "bool" · "void" · "given"
+           by the builder.
+    shape: "same" all sources have one shape, and so has the result · "none" has no shape ·
+           "scalar" () · or the name of a rule in `infer.SHAPE_RULES`.
     algebra: any of commutative, associative, idempotent; `identity` is its neutral element.
     """
 
@@ -149,7 +151,8 @@ class Row:
 
 
 def _total(function: Callable[[float], float], at_zero: float = math.nan) -> Callable[..., float]:
-    """`function` made total: outside its domain NaN, where it overflows infinity."""
+    """`function` made total: outside its domain it is NaN, and where it overflows it is an
+    infinity."""
 
     def total(x: float) -> float:
         try:
@@ -212,7 +215,7 @@ def truncate(a: float) -> float:
 
 
 def shift_left(a: int, n: int) -> int:
-    """By the width (64 at most) or more, or by a negative count: 0."""
+    """0 for a shift by the width (64 at most) or more, or by a negative count."""
     return a << n if 0 <= n < 64 else 0
 
 
@@ -514,7 +517,7 @@ SIZED = frozenset((Ops.RESHAPE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FOLD))
 
 @dataclass(frozen=True)
 class Monoid:
-    """How a reduction combines: `identity(dtype)` is what an empty reduction gives."""
+    """How a reduction combines values. `identity(dtype)` is the result of an empty reduction."""
 
     name: str
     combine: Ops
@@ -529,7 +532,7 @@ MONOIDS: dict[str, Monoid] = {
 
 
 def evaluate(op: Ops, dtype: DType, *values: ConstType) -> ConstType:
-    """What `op` of these constants is, as a constant of `dtype` (the result's).
+    """The value of `op` on these constants, as a constant of `dtype` (the result's).
 
     >>> evaluate(Ops.ADD, dtypes.uint8, 250, 10), evaluate(Ops.FDIV, dtypes.float32, 1.0, 0.0)
     (4, inf)

@@ -1,4 +1,5 @@
-"""A face, as programs import it: all of this floor that works on graphs. (The table is in `op`.)"""
+"""A face: the names of this floor that work on graphs, as programs import them. (The table itself
+is in `op`.)"""
 
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

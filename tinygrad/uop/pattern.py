@@ -1,8 +1,8 @@
-"""Patterns over graphs, and rules made of them.
+"""Patterns over graphs, and rewrite rules made of them.
 
-A pattern is a term with named holes. Each is compiled once into a plain Python function of
-straight comparisons, and a matcher keeps these by the op of their root, so that a node is only
-tried against what could fit. A `Rule` is a datum (name, left, right, when): one line serves the
+A pattern is a term with named holes. It is compiled once, to a Python function of plain
+comparisons. A matcher keeps these functions by the op of their root, so a node is tried only
+against patterns that could fit. A `Rule` is data (name, left, right, when), so one line serves the
 engine, the trace, the fuzzer and the prover.
 """
 
@@ -21,10 +21,10 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 
 class UPat(Arithmetic):
-    """What a node may look like. None means anything.
+    """A pattern for a node. None matches anything.
 
     `src` as a tuple: these sources in this order; as a list: in any order; as one pattern: every
-    source is like it. The same name twice must be the same node.
+    source matches it. A name that is used twice must be the same node.
     """
 
     __slots__ = ("ops", "dtypes", "src", "arg", "name", "more", "alternatives")
@@ -97,7 +97,7 @@ class UPat(Arithmetic):
         return None
 
     def instantiate(self, found: dict[str, UOp]) -> UOp:
-        """The node that this term stands for; constants of constants are computed."""
+        """The node that this term stands for; operations on constants alone are computed."""
         if self.name is not None and self.name in found:
             return found[self.name]
         if self._is_literal():  # a rule that gives a constant names its root: it comes first
@@ -144,7 +144,8 @@ _Attempt = tuple[Callable[[UOp], dict[str, UOp] | None], Callable[..., UOp | Non
 
 
 class PatternMatcher:
-    """Rules in order of preference: `rewrite` gives what the first that fits makes of a node."""
+    """Rules in order of preference: `rewrite` returns what the first rule that fits makes of a
+    node."""
 
     __slots__ = ("rules", "_by_op")
 

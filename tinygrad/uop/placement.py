@@ -1,8 +1,9 @@
-"""Where a value on several devices lies: on each of them, or cut into parts, one a device.
+"""Where a value on several devices lies: completely on each of them, or cut into parts, one for
+each device.
 
-A cut is stated of the elements in row-major order, so that it means the same whatever the shape:
-they are seen as (outer, size, inner), and part p has from the middle axis what lies from bounds[p]
-to bounds[p + 1]. A device holds its part row-major in a flat buffer of its own.
+A cut is defined on the elements in row-major order, so it means the same for every shape. The
+elements are seen as (outer, size, inner), and part p has the range bounds[p] to bounds[p + 1] of
+the middle axis. A device holds its part, row-major, in a flat buffer of its own.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ Place = str | Placement
 
 
 def placed(device: Any) -> Place:
-    """A device's name as it is; several names as where each has all.
+    """A device name as it is; several names as a Placement where each device has the whole value.
 
     >>> placed("CPU"), placed(("CPU", "CPU:1")).cut
     ('CPU', None)
@@ -90,8 +91,8 @@ def names_of(device: Any) -> tuple[str, ...]:
 
 
 def even_bounds(size: int, parts: int, splits: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Where an axis of `size` is cut into so many parts, as even as can be, the larger first; or
-    into parts of the sizes `splits`. Of a short axis some parts have nothing.
+    """Where an axis of `size` is cut into that many parts, as evenly as possible and the larger
+    ones first; or into parts of the sizes `splits`. If the axis is short, some parts are empty.
 
     >>> even_bounds(10, 4), even_bounds(5, 2, (1, 4)), even_bounds(1, 2)
     ((0, 3, 6, 8, 10), (0, 1, 5), (0, 1, 1))

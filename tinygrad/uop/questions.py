@@ -1,5 +1,5 @@
-"""What one may ask of a node beside its facts: which variables stand in it, by what it divides, and
-what lies below. The compiler needs none of it; programs that build nodes by hand ask it."""
+"""Questions about a node that programs which build nodes by hand ask: which variables occur in it,
+which number divides it, which nodes are below it. The compiler needs none of these."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Questions(Arithmetic):
     # ---- numbers ---------------------------------------------------------------------------------
 
     def const_factor(self: Any) -> int:
-        """A whole number that divides this one, the largest that can be seen.
+        """The largest integer that visibly divides this one.
 
         >>> from tinygrad import Variable
         >>> (Variable("n", 1, 9) * 6 + 4).const_factor()
@@ -63,7 +63,7 @@ class Questions(Arithmetic):
         return 1
 
     def divides(self: Any, number: int) -> Any:
-        """This over `number` if that can be seen to leave nothing, else None.
+        """This divided by `number` if it visibly divides this without a remainder, else None.
 
         >>> from tinygrad import Variable
         >>> int((Variable("n", 2, 2) * 6 + 4).divides(2))
@@ -83,7 +83,7 @@ class Questions(Arithmetic):
         return None
 
     def gcd(self: Any, *others: Any) -> Any:
-        """The largest whole number that can be seen to divide this and `others`, as a constant.
+        """The largest integer that visibly divides this and `others`, as a constant.
 
         >>> from tinygrad import Variable
         >>> int((Variable("n", 1, 9) * 6).gcd(Variable("m", 1, 9) * 4))

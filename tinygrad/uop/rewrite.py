@@ -1,5 +1,6 @@
-"""Rewriting: the compiler's inner loop. Each distinct node is rewritten once, because nodes are
-interned; nothing recurses; listeners (a trace, VIZ) stand outside and cost nothing when absent."""
+"""Rewriting, the compiler's inner loop. Nodes are interned, so each distinct node is rewritten
+once. Nothing recurses. Listeners (a trace, VIZ) are outside of the loop and cost nothing when there
+are none."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ def graph_rewrite(
 ) -> UOp:
     """`sink` with `pm` applied everywhere until nothing fits.
 
-    By default sources are rewritten before the node that uses them, and what a rule makes is
-    rewritten in turn. With `bottom_up` (tinygrad's word: its graphs grow downward) a node is
-    rewritten before its sources are looked at, and its rebuilt form is not tried again.
-    A rule that takes `ctx` gets it. VerifyError if what a rule makes leads back to where it was.
+    By default sources are rewritten before the node that uses them, and the result of a rule is
+    rewritten in turn. With `bottom_up` (tinygrad's name: its graphs grow downward) a node is
+    rewritten before its sources, and is not tried again once its sources have changed. A rule that
+    takes `ctx` gets it. VerifyError if rewriting returns to a node that it started from.
     """
     done: dict[UOp, UOp] = {}
     waiting: set[UOp] = set()  # nodes whose replacement is being rewritten

@@ -1,5 +1,5 @@
-"""SCAN: a counted loop as one node. The body is a graph of its own, closed over parameters, so a
-loop of any length is scheduled and compiled once."""
+"""SCAN: a counted loop as one node. Its body is a separate graph over placeholders, so a loop is
+scheduled and compiled once, whatever its length."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tinygrad.uop.op import GroupOp, Ops
 
 @dataclass(frozen=True)
 class ScanInfo:
-    """The argument of a SCAN. `body` is a SINK of the next states, then the outputs of one turn,
-    over `placeholder`s: states, then one slice of each input, then what else the body uses.
+    """The argument of a SCAN. `body` is a SINK of the next states, then of the outputs of one turn.
+    It is written over `placeholder`s: the states, one slice of each input, and everything else that
+    the body uses.
 
-    With `reverse` turns are taken from the last slice to the first, for inputs and outputs alike.
+    With `reverse`, turns go from the last slice to the first, for inputs and outputs alike.
     """
 
     body: UOp
@@ -50,9 +51,9 @@ def scan(info: ScanInfo, sources: Sequence[UOp]) -> list[UOp]:
 
 
 def close(roots: Sequence[UOp], placeholders: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
-    """The roots with all that does not depend on the placeholders taken out, and what was taken
-    out: it becomes further sources, in the order of the slots after the placeholders'. What is
-    repeated along an axis is taken out once, and repeated inside."""
+    """The roots with everything taken out that does not depend on the placeholders, and what was
+    taken out. That becomes further sources, whose slots follow those of the placeholders. A value
+    that is repeated along an axis is taken out once, and repeated inside."""
     inside = {p.base for p in placeholders}
     fixed: set[UOp] = set()  # what is the same wherever it is computed: as well inside
     order = UOp.sink(*roots).toposort()

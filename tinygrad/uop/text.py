@@ -1,6 +1,6 @@
-"""Graphs as text. `shown` is what a person reads: `tree`, the form that tinygrad prints, and of a
-size its formula; `dump` and `parse` are the exact form, one node a line, that goes to files and
-comes back."""
+"""Graphs as text, in two forms. `shown` is for people: the tree that tinygrad prints (`tree`), or a
+formula for a size. `dump` writes the exact form, one node on each line, which goes to files, and
+`parse` reads it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _OF_SIZES = frozenset((*_SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
 
 
 def shown(node: UOp) -> str:
-    """What `repr` gives: of whole numbers that variables make their formula, with bounds and, if
-    all variables have one, the value; else the tree.
+    """What `repr` gives: for an integer made of variables its formula, with bounds and, if all
+    variables have one, the value; else the tree.
 
     >>> n = UOp.variable("n", 1, 8)
     >>> shown(n), shown(n.bind(5)), shown(n.bind(5) * 2 - 1)

@@ -1,5 +1,5 @@
-"""Which ops are legal at which stage, and what holds of every node. `SPEC=1` runs this between
-passes, so that a wrong pass is caught where it is wrong."""
+"""Which ops are legal at which stage, and what must hold for every node. `SPEC=1` runs this between
+passes, so that an error is found in the pass that makes it."""
 
 from __future__ import annotations
 

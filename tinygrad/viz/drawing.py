@@ -1,5 +1,6 @@
-"""A graph of nodes as a picture (SVG): sources above, results below. Constants, loops and devices
-stand as words in the nodes that use them, which leaves the graph that a person has in mind."""
+"""A graph of nodes as a picture (SVG), with sources above and results below. Constants, loops and
+devices are written as words inside the nodes that use them, so that the drawing shows the graph
+which a person has in mind."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def _layers(nodes: list[UOp]) -> list[list[UOp]]:
 
 
 def _untangle(layers: list[list[UOp]]) -> None:
-    """Orders each layer by where its neighbours stand, to and fro: fewer lines cross."""
+    """Orders each layer by the positions of its neighbours, down and up again, so that fewer lines
+    cross."""
     users: dict[UOp, list[UOp]] = {}
     drawn = {node for layer in layers for node in layer}
     for node in drawn:

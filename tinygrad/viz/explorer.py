@@ -1,8 +1,8 @@
-"""`VIZ=1`: at the end of a program a page that shows each graph that it computed, every rewrite on
-the way to its kernels, and each kernel down to machine code.
+"""`VIZ=1`: when a program ends, a page shows each graph that it computed, every rewrite on the way
+to its kernels, and each kernel down to machine code.
 
-While the program runs only the graphs are kept. What the page shows of one is made when somebody
-looks at it."""
+While the program runs, only the graphs are kept. The stages of a graph are made when somebody looks
+at them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PORT = 8000
 
 
 class Explorer:
-    """Graphs, and what there is to see of each, made once."""
+    """Graphs, and the stages of each, made once."""
 
     def __init__(self) -> None:
         self.graphs: dict[UOp, None] = {}
@@ -41,7 +41,7 @@ class Explorer:
         self.graphs[sink] = None
 
     def answer(self, path: str) -> Json | None:
-        """What stands at `graphs`, `graph/2` or `graph/2/kernel/0`; None: nothing does."""
+        """The data at `graphs`, `graph/2` or `graph/2/kernel/0`; None if there is none."""
         with self._lock:
             if path not in self._answers:
                 made = self._make(path.split("/"))

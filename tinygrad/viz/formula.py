@@ -1,4 +1,5 @@
-"""A node before and after a rule, as two formulas: what both have is a letter, and said once."""
+"""A node before and after a rule, as two formulas. Parts that both have are named by a letter and
+written once."""
 
 from __future__ import annotations
 

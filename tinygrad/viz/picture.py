@@ -1,8 +1,8 @@
-"""Draw how a training run went: the loss, the accuracy, and the images that it got wrong.
+"""Draws how a training run went: the loss, the accuracy, and the images that it got wrong.
 
-Drawn with Pillow, which the extra `plot` installs: one figure is no reason for a plotting library.
-Everything is painted three times too large and scaled down at the end, which smooths the lines;
-sizes below are in pixels of the finished picture.
+It uses Pillow, which the extra `plot` installs: one figure does not justify a plotting library.
+Everything is drawn three times too large and scaled down at the end, which smooths the lines; sizes
+in this file are in pixels of the finished picture.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Every stage of a graph on its way to machine code, as plain data that becomes JSON: what the
-explorer shows. Nothing was remembered but the graph; the stages are made again, as they were the
-first time, with a listener where the rewriting happens."""
+"""Every stage of a graph on its way to machine code, as plain data that becomes JSON for the
+explorer. Only the graph was kept; the stages are made again, exactly as the first time, with a
+listener on the rewriting."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Numbers and functions that a target lacks, made of those that it has."""
+"""Arithmetic and functions that a target lacks, made of what it has."""

@@ -1,5 +1,5 @@
-"""The numbers that `transcendental` computes with: polynomials, split constants, bits of 1/pi.
-tools/polynomials.py fitted the polynomials, which stand lowest power first."""
+"""The constants of `transcendental`: polynomials, split constants, the bits of 1/pi. The
+polynomials were fitted by tools/polynomials.py; the lowest power is first."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Every op that the target lacks, in terms of those that it has.
+"""Every op that the target lacks, written with those that it has.
 
-What is left is what a backend must have: arithmetic, comparisons, WHERE, bits, casts; division
-only by what is not 0, without overflow and of one sign, so that rounding down and truncating are
-the same; shifts only by less than the width; float to integer only in range. The op table says
-what each op means; here it says how, a row an op. Nothing branches, so all of it vectorises.
+What remains is what every backend must have: arithmetic, comparisons, WHERE, bits and casts.
+Divisions have a divisor that is not 0, do not overflow, and have operands of one sign, so that
+rounding down and truncating agree. Shifts are by less than the width. Casts from float to integer
+are in range. The op table says what each op means; the table here says how to compute it, with a
+row for each op. Nothing branches, so everything vectorises.
 
-A cast that is known to be in range has the tag IN_RANGE. An `index` divided by a positive constant
-stays as it is: codegen/index reads such terms, and rounds them down with sharper bounds.
+A cast that is known to be in range has the tag IN_RANGE. A division of an `index` by a positive
+constant is left alone: codegen/index reads such terms, and rounds them down using sharper bounds.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Floats narrower than float32, where the target can store them but not compute with them.
+"""Floats narrower than float32, for targets that can store them but not compute with them.
 
-A value of such a dtype is carried as the float32 that equals it: memory keeps the narrow dtype,
-an op is done in float32 and its result rounded to what the narrow dtype can hold, each time. So
-nothing depends on what was fused with what. For +, *, / and the square root the two roundings give
-what one would, since float32 has more than twice the digits (Figueroa, 1995); among bfloat16's
-subnormal numbers, and for MULACC, the last bit may differ.
+A value of such a dtype is represented by the float32 that equals it. Memory keeps the narrow dtype;
+each op is done in float32, and its result is rounded to the narrow dtype every time. So results do
+not depend on what was fused. For +, *, / and the square root, rounding twice gives the same as
+rounding once, because float32 has more than twice the digits (Figueroa, 1995). The last bit may
+differ among bfloat16's subnormal numbers, and for MULACC.
 
-Conversions are integer arithmetic, but for those that the target has an instruction for (CONVERTS),
-and for what a matrix unit gives to bfloat16 where it has "CAST_BFLOAT", which may lose subnormals.
-"""
+Conversions are integer arithmetic. There are two exceptions: conversions for which the target has
+an instruction (CONVERTS), and a matrix unit's results to bfloat16 if the target has "CAST_BFLOAT",
+which may lose subnormal numbers."""
 
 from __future__ import annotations
 

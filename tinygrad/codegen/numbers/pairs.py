@@ -1,5 +1,6 @@
-"""64-bit numbers as two words of 32 bits, the low word first: what one learns at school, written as
-expressions of uint32; and the program that takes them in while it is written anew."""
+"""64-bit numbers as two words of 32 bits, the low word first. The arithmetic is long addition and
+multiplication as taught in school, written as expressions of uint32. This file also has the program
+under construction that takes them in (for `words`)."""
 
 from __future__ import annotations
 

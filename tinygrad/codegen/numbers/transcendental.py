@@ -1,10 +1,10 @@
-"""EXP2, LOG2, SIN, COS and POW as arithmetic: no branch, no table in memory, so that all of it
-vectorises, and the same on every device. Computed in float32 or float64; narrower floats are
-widened before.
+"""EXP2, LOG2, SIN, COS and POW as arithmetic, without branches or tables in memory, so that they
+vectorise and give the same on every device. They are computed in float32 or float64; narrower
+floats are widened first.
 
-Measured by test/codegen/test_decompose.py: the largest error found, in ulp, and the nodes made
-(constants not counted), on a target with MULACC, TRUNC and float64. Without MULACC, errors are up
-to 0.3 ulp larger, and SIN and COS take the long way (142 nodes in float32).
+The table shows the largest error found, in ulp, and the number of nodes (without constants), on a
+target with MULACC, TRUNC and float64, as measured by test/codegen/test_decompose.py. Without MULACC
+errors are up to 0.3 ulp larger, and SIN and COS need 142 nodes in float32.
 
                         float32   nodes    float64   nodes
     EXP2                  0.79       23       0.75      28
@@ -16,12 +16,11 @@ to 0.3 ulp larger, and SIN and COS take the long way (142 nodes in float32).
     COS                   1.80       40       1.59     236
     POW                   0.86      132       1.36     142
 
-Where the target scales by powers of 2 (LDEXP), EXP2 takes 14 and 15 nodes, of float64 19 and 20.
-Errors are the same.
+If the target can scale by powers of 2 (LDEXP), EXP2 takes 14 and 15 nodes, in float64 19 and 20,
+with the same errors.
 
-They are right for every argument: subnormals, zeros, infinities, NaN, and SIN and COS for the
-largest and for those next to their zeros.
-"""
+Results are right for every argument: subnormal numbers, zeros, infinities and NaN, and for SIN and
+COS also the largest numbers and those next to their zeros."""
 
 from __future__ import annotations
 

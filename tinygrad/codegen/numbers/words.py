@@ -1,12 +1,13 @@
-"""64-bit numbers as pairs of 32-bit words, for a target whose integers have no more bits.
+"""64-bit numbers as pairs of 32-bit words, for targets whose widest integer has 32 bits.
 
-A linear program goes in and comes out. Where bounds tell that a 64-bit integer or an `index` fits
-32 bits it stays one number, of dtype index, so addresses and loop counters cost what they cost
-elsewhere. Else it is two uint32, the low word first, and an op is what one learns at school. What
-only the low word was needed for goes at the end: an address may wrap, since memory is smaller.
+This pass takes a linear program and returns one. If bounds prove that a 64-bit integer or an
+`index` fits 32 bits, it stays one number, of dtype index, so addresses and loop counters cost no
+more than elsewhere. Any other becomes two uint32, the low word first, with arithmetic as taught in
+school. Instructions whose results nothing reads are removed at the end. These are mostly high
+words, because an address needs only the low one: it may wrap, as memory is smaller than 2**32
+bytes.
 
-A float64 can be moved, chosen, and converted to and from float32; to compute with it is an error.
-"""
+A float64 can be moved, chosen, and converted to and from float32. Arithmetic on it is an error."""
 
 from __future__ import annotations
 

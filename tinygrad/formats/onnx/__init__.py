@@ -1,5 +1,5 @@
-"""ONNX models: `OnnxRunner(path)({"x": tensor})["y"]`, and out by `export_onnx(model, inputs)`.
-Needs the package `onnx`, extra `onnx`."""
+"""ONNX models: `OnnxRunner(path)({"x": tensor})["y"]` runs one, `export_onnx(model, inputs)` writes
+one. Needs the package `onnx`, extra `onnx`."""
 
 import importlib
 from typing import Any

@@ -1,5 +1,5 @@
-"""Between element types: tensors where they have both, arrays where one is a string or narrower
-than tensors know."""
+"""Casts between element types. Values are tensors if tensors have both types, and NumPy arrays if
+one is a string or narrower than tensors support."""
 
 from __future__ import annotations
 

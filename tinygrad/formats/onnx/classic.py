@@ -1,5 +1,5 @@
-"""The domain ai.onnx.ml, as far as the standard's tests go: features, labels, trees. And the
-training domain's steps of optimizers."""
+"""The domain ai.onnx.ml as far as the standard's tests cover it (features, labels, trees), and the
+optimizer steps of the training domain."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Sums over products, as the operators that runtimes have kernels for: Conv, else MatMul.
+"""Sums over products, exported as the operators that runtimes have kernels for: Conv if possible,
+else MatMul.
 
-A product's axes fall into kinds, by which factor has them and whether they are summed: that is all
-that MatMul needs. Where a factor is windows of something and the other factor meets it in the taps,
-it is a Conv of that something, and nothing is gathered.
+The axes of a product are classified by which factors have them and whether they are summed; MatMul
+needs nothing else. If one factor consists of windows of a tensor, and the other factor shares the
+taps with it, the product is a Conv of that tensor, and no windows have to be gathered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Control flow: graphs inside nodes, run in the scope of the node, turn after turn. Conditions and
+"""Control flow: graphs inside nodes, run turn by turn in the scope of the node. Conditions and
 counts are read on the host, so in a captured step they must be constants or shapes."""
 
 from __future__ import annotations

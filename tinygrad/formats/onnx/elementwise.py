@@ -1,4 +1,4 @@
-"""Operators element by element: arithmetic, comparison, logic, functions, activations."""
+"""Elementwise operators: arithmetic, comparison, logic, functions, activations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""ONNX out: a graph of tensors as a model, node by node.
+"""ONNX export: a graph of tensors as a model, node by node.
 
-A tensor's graph is made of few operations, so each is a row here. Two things keep the model small:
-operands are not expanded where the operator broadcasts, and a sum over a product becomes one MatMul
-or Conv (`contractions`), a reduction of windows a pool (`pools`).
+A tensor's graph consists of few kinds of operations, and each is a row here. Two things keep the
+model small: operands are not expanded where the operator broadcasts, and compound expressions are
+recognised: a sum over a product becomes one MatMul or Conv (`contractions`), a reduction of windows
+becomes a pool (`pools`).
 """
 
 from __future__ import annotations

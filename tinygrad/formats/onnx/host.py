@@ -1,6 +1,6 @@
-"""Operators on arrays of the host: shape arithmetic, whose values are known before anything runs,
-and moving about element types that tensors lack (strings, 4-bit numbers). The same meanings as in
-the tables of tensors; only what shape arithmetic uses stands here."""
+"""Operators on NumPy arrays of the host: shape arithmetic, whose values are known before anything
+runs, and movement of element types that tensors lack (strings, 4-bit numbers). They mean the same
+as the operators on tensors; only what shape arithmetic uses is here."""
 
 from __future__ import annotations
 

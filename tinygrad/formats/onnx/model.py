@@ -1,6 +1,6 @@
-"""Reading a model: from a path, bytes or a ModelProto of the `onnx` package, and what must hold
-before it is run: names are defined before they are used, so that no graph is cyclic, and data lies
-in the model's folder."""
+"""Reads a model from a path, bytes, or a ModelProto of the `onnx` package, and checks what must
+hold before it is run: names are defined before they are used, so no graph is cyclic, and external
+data lies in the model's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move elements about: shapes, parts, gathering and scattering."""
+"""Operators that move elements: reshaping, slicing, gathering and scattering."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pools, means, transposed convolutions and Relu, as the operators that people expect.
+"""Pools, means, transposed convolutions and Relu, exported as the operators that people expect.
 
-The graph has them as reductions of windows, quotients of a sum by a count, products that are
-folded, and choices; nothing else says what they were.
+In the graph these are a reduction of windows, a sum divided by a count, a folded product, and a
+choice. Nothing else in the graph says what they were, so they are recognised here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantised numbers: to and from, and products of them in whole numbers."""
+"""Quantised numbers: conversions to and from them, and their products in integers."""
 
 from __future__ import annotations
 

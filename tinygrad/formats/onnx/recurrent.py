@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, GRU and LSTM as the standard has them, in either direction or both."""
+"""Recurrent layers: RNN, GRU and LSTM as the standard defines them, in one or both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators along axes: reductions, running sums, places of the largest, softmax."""
+"""Operators along axes: reductions, running sums, positions of the largest element, softmax."""
 
 from __future__ import annotations
 

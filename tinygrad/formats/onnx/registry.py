@@ -1,7 +1,7 @@
 """What an operator is here: a row with a small function.
 
-A function gets the node's inputs in order (None for one that is left out) and its attributes by
-name, and returns a value or a tuple of them. Values are tensors; arrays of NumPy for what the host
+The function gets the node's inputs in order (None for one that is left out) and its attributes by
+name, and returns a value or a tuple of values. Values are tensors; NumPy arrays for what the host
 must know (shapes, axes, strings) and for element types that tensors lack; lists for sequences.
 """
 

@@ -1,9 +1,9 @@
-"""Runs a graph, node after node: each is a row of the tables, a function of the model's own, or
-defined by the standard as a graph of other operators, which then is run.
+"""Runs an ONNX graph node by node. A node is a row of the tables, a function of the model's own, or
+an operator that the standard defines as a graph of others, which is then run.
 
-What is known on the host stays there: constants, initialisers and shapes are arrays until an
-operator wants a tensor, and arithmetic of nothing but small such values is NumPy's. So a model's
-shape arithmetic makes no kernels, and a captured step has only the model's.
+Constants, initialisers and shapes stay NumPy arrays on the host until an operator needs a tensor,
+and arithmetic on small arrays alone is done by NumPy. So a model's shape arithmetic makes no
+kernels, and a captured step has only the kernels of the model itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Strings, which the host holds: joining, splitting, matching, normalising, counting n-grams."""
+"""Operators on strings, which stay on the host: joining, splitting, matching, normalising, counting
+n-grams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the standard's element types, arrays of NumPy and tensors."""
+"""Conversions between the standard's element types, NumPy arrays and tensors."""
 
 from __future__ import annotations
 

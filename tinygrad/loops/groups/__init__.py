@@ -1,1 +1,2 @@
-"""Recipes for devices with groups of lanes: products by pieces in shared memory, rows, all else."""
+"""Recipes for devices with groups of lanes (GPUs): matrix products with pieces of operands in
+shared memory, rows that are kept, and everything else."""

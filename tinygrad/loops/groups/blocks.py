@@ -1,8 +1,10 @@
-"""What recipes for groups of lanes have in common: a unit's parts of a loop; pieces of operands in
-the memory that a group's lanes share, which all of them fill together, whatever operands are made
-of; and blocks of a product's result. A group computes a block, and goes along the sum in steps, for
-each of which pieces of both operands are brought. What lies beyond the edges is 0 in the pieces, so
-that only what is stored needs masks."""
+"""What the recipes for groups of lanes have in common.
+
+- Loops split into the parts that a matrix unit prescribes.
+- Pieces of operands in the memory that a group's lanes share. All lanes fill a piece together,
+  whatever expression the operand is.
+- Blocks of a product's result. A group computes one block. It goes along the sum in steps, and each
+  step brings pieces of both operands. Beyond the edges a piece is 0, so only stores need masks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Products on devices with groups of lanes: by a unit, if one suits (`unit_products`), else every
-lane multiplies what its own small tile needs of a block's pieces."""
+"""Matrix products on devices with groups of lanes: by a matrix unit if one suits (`unit_products`),
+otherwise each lane computes a small register tile from the pieces of its group's block."""
 
 from __future__ import annotations
 

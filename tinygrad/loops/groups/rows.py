@@ -1,7 +1,7 @@
-"""Attention on devices with groups: a group has a block of rows, keeps their scores in the memory
-that its lanes share, and never stores them. A lane computes one column of all rows of the block, so
-what it reads of the other operand it uses for each row; what is reduced along a row is shared by
-all lanes."""
+"""Attention on devices with groups, without a matrix unit. A group computes a block of rows and
+keeps their scores in the memory that its lanes share, so scores are never stored. A lane computes
+one column for all rows of the block, so each element that it reads of the other operand serves
+every row. All lanes share the reductions along a row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Recipes for devices with groups of lanes (OpenCL, GPUs): outputs become groups of lanes, long
-reductions to few outputs are shared by the lanes of a group, products get a register tile a lane.
-The lanes of a group run along memory, so that neighbours read neighbouring elements: along the
-columns that are summed, too, and both ways where something is turned, by way of shared memory."""
+"""Recipes for devices with groups of lanes (OpenCL, GPUs). Outputs are distributed over groups and
+their lanes. Long reductions to few outputs are shared by the lanes of a group. Matrix products get
+a register tile for each lane.
+
+The lanes of a group run along memory, so that neighbours read neighbouring elements. In a sum over
+columns they run along the columns; in a transpose they do so both for reads and for writes, through
+shared memory."""
 
 from __future__ import annotations
 

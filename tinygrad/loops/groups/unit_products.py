@@ -1,5 +1,5 @@
-"""Products by a unit that many lanes of a group execute together: a warp, whose lanes hold its
-operands (`mma`), or several warps, which leave them in the memory that they share (`wgmma`)."""
+"""Matrix products by a unit that many lanes of a group execute together: one warp, whose lanes hold
+the operands (`mma`), or several warps, whose operands lie in shared memory (`wgmma`)."""
 
 from __future__ import annotations
 

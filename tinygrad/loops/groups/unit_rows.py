@@ -1,17 +1,17 @@
-"""Attention by a unit that the lanes of a warp execute together: a warp has some rows, and goes
-along the keys. The scores of a block of keys are a product by the unit, whose results the lanes
-keep in registers; there they are taken in by what is reduced along a row, and become, as they lie,
-an operand of the next product. So scores are nowhere in memory, however long a row is.
+"""Attention by a matrix unit that the lanes of a warp execute together. A warp has some rows and
+goes along the keys. The unit computes the scores of a block of keys, and the lanes keep them in
+registers. The reductions along a row take them from there, and without being moved they become an
+operand of the next product. So scores are never in memory, however long a row is.
 
-Sums whose terms are made with the row's maximum follow it (`follow`), so all that is reduced goes
-along the keys once, and scores are made once. Where a term needs another sum of the whole row, each
-reduction makes the scores again, which costs the unit less than memory would.
+Sums whose terms use the row's maximum follow it (`follow`), so all reductions go along the keys
+once and scores are computed once. Where a term needs another sum of the whole row, each reduction
+computes the scores again, which costs less on the unit than storing and loading them.
 
-So do gradients: rows of theirs are queries or keys, what is multiplied follows from two products
-and the rows' statistics, and a sum of it is all that goes along the other axis.
+Gradients work in the same way. Their rows are queries or keys, a factor follows from two products
+and the statistics of the rows, and only a sum of it goes along the other axis.
 
-That needs a unit whose results lie in lanes as one of its operands does: with rows as its rows if
-it is the first, with rows as its columns if it is the second."""
+The unit must give its results in the register layout of one of its operands: with the same rows if
+that is the first operand, with rows as columns if it is the second."""
 
 from __future__ import annotations
 

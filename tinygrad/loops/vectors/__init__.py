@@ -1,1 +1,2 @@
-"""Recipes for processors: products by tiles of vector registers, all else as memory runs."""
+"""Recipes for processors: matrix products by tiles of vector registers, everything else in the
+order of memory."""

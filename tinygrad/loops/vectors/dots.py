@@ -1,6 +1,6 @@
-"""Few rows by a matrix whose memory runs along the sum: a layer's weights, and a handful of
-inputs. A panel would have to be transposed, and hardly be used; so vectors run along the sum, and
-each result's is folded at the end."""
+"""Products of few rows by a matrix that lies in memory along the sum, such as a layer's weights by
+a handful of inputs. A panel would have to be transposed and would hardly be reused. Instead vectors
+run along the sum, and the lanes of each result are added at the end."""
 
 from __future__ import annotations
 

@@ -1,12 +1,17 @@
-"""Which of a product's sides lies along the vectors. A window that is summed over its positions (a
-convolution's weight gradient) would be packed once for each tap, across memory; small images leave
-much of their last vector empty. The other side is packed once and fills vectors, so these turn to
-that one, and the window is read where it lies, in a copy that has its border. The results wait in
-memory of their own; the stores turn them back. So does a product whose result lies along the other
-side anyway (a transposed convolution's gradients), which would pack it for each row of pixels.
-Where much of a window is border, and there are images enough, tiles are the same pixel of several
-images instead of several pixels. Blocks of images are tasks where there are enough of them, each
-with a copy and results of its own, which stay in the cache."""
+"""Which side of a product lies along the vectors.
+
+The usual choice is bad in some products of a window. In the weight gradient of a convolution the
+window is summed over its positions: it would be packed once for each tap, across memory. Small
+images leave much of their last vector empty. In these cases the product is turned. The other side
+is packed once and fills the vectors, and the window is read in place, from a copy that includes its
+border. Results are kept in a buffer, and the stores turn them back.
+
+- A product whose result lies along the other side anyway is turned too: the gradients of a
+  transposed convolution, which would pack that side again for each row of pixels.
+- Where much of a window is border and there are enough images, a tile is one pixel of several
+  images, instead of several pixels of one.
+- Where there are enough blocks of images, they are tasks. Each has its own copy of the window and
+  its own results, which stay in the cache."""
 
 from __future__ import annotations
 

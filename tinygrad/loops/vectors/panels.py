@@ -1,5 +1,5 @@
-"""How a panel of a product's columns, or of what is read beside its sums, is filled by loops of its
-own: what memory holds in a row is read in vectors, in whatever order the product wants it."""
+"""How a panel is filled by loops of its own. A panel holds columns of a product, or values that are
+read beside its sums. Memory is read in vectors along its rows, whatever order the product needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Phases: a pixel that strided windows cover is read by some taps if it is even, by others if it is
-odd. Where a sum asks that of every pixel, the loop over pixels becomes one loop for each phase; and
-where phases are a loop already, around that of their pixels, what they store lies between each
-other's, so they go inside."""
+"""Phases of strided windows. With stride 2, some taps of a window read even pixels and others read
+odd ones, so a gradient asks for each pixel which taps cover it. There the loop over pixels is split
+into one loop for each phase (even, odd). If the phases are a loop already, around the loop over
+their pixels, the elements that they store are interleaved, so the phases go inside."""
 
 from __future__ import annotations
 

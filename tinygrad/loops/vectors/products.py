@@ -1,7 +1,8 @@
-"""Products: a sum of a*b whose operands see different output loops. Rows by vectors of the output
-make a tile of registers; the operand along the vectors is packed into a panel in the cache, the
-other one is laid out so that its elements are read one after the other. What an operand is made of
-(a relu, a dequantisation, a row of a softmax) is computed once, while it is packed."""
+"""Matrix products on vectors: a sum of a*b whose operands depend on different loops of the output.
+Some rows by some vectors of the output make a register tile. The operand along the vectors is
+packed into a panel in the cache; the other one is laid out so that its elements are read in
+sequence. If an operand is an expression (a relu, a dequantisation, a row of a softmax), it is
+computed once, while it is packed."""
 
 from __future__ import annotations
 

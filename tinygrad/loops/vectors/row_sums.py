@@ -1,5 +1,5 @@
-"""A reduction along memory: its row is spread over the lanes of several vectors, or of a matrix
-unit, and folded at the end. And rows that several reductions go through."""
+"""Reductions along memory. A row is spread over the lanes of several vectors, or of a matrix unit,
+which are combined at the end. Also rows that several reductions read one after the other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Stored rows of a few elements that lie side by side, with reads that jump from row to row: the
-elements of a window one after the other. A vector runs over several rows; what it reads lies at
-known distances, and where a few vectors cover that, they do, and shuffles pick."""
+"""Stored rows of a few elements that lie side by side, with reads that jump from row to row: for
+example the elements of a window, one after the other. A vector covers several rows. Its lanes read
+at known distances, and where a few vectors cover all of these, they are loaded and shuffled."""
 
 from __future__ import annotations
 

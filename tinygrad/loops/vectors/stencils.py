@@ -1,7 +1,8 @@
-"""Windows of one channel: a depthwise convolution, a pool whose windows overlap. No side of such a
-sum is shared by many results, but neighbours share what they read. So a block of the image is kept
-in the nearest cache with its border, where no read needs a mask; and several rows of results stay
-in registers, so that a vector, once loaded, serves all rows that its window covers."""
+"""Windows of one channel: a depthwise convolution, or a pool whose windows overlap. Neither operand
+of such a sum is shared by many results, but neighbouring results share what they read. So a block
+of the image is kept in the nearest cache together with its border, where no read needs a mask.
+Several rows of results stay in registers, so a vector that has been loaded serves all rows whose
+windows cover it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Nests without a product: memory decides. The vector axis is the one along which accesses are
-contiguous; where they disagree, square blocks are transposed in registers; a reduction along
-memory is spread over several vectors, one down the columns keeps a row of accumulators."""
+"""Nests without a matrix product, whose time is set by memory. The vector axis is the one along
+which accesses are contiguous. Where accesses disagree, square blocks are transposed in registers. A
+reduction along memory is spread over several vectors; a reduction down the columns keeps a row of
+accumulators."""
 
 from __future__ import annotations
 

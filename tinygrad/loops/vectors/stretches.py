@@ -1,6 +1,6 @@
-"""Columns of a product whose reads are steady only along stretches: the pixels of a strided, valid
-or dilated convolution, taken row after row as one loop. The vectors of the product run over the
-pixels without a gap; the panel that they read is filled stretch by stretch."""
+"""Product columns whose reads advance evenly only along stretches: the pixels of a strided, valid
+or dilated convolution, taken row after row as one loop. The product's vectors run over all pixels
+without a gap, and the panel that they read is filled stretch by stretch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which loops of a nest become tasks, and how large these are: enough for all cores of any machine,
-none so small that handing it out costs more than doing it, and nothing done twice."""
+"""Which loops of a nest become tasks, and how large tasks are: enough of them for all cores of any
+machine, none so small that handing it out costs more than doing it, and no work done twice."""
 
 from __future__ import annotations
 

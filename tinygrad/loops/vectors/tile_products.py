@@ -1,6 +1,6 @@
-"""Products by a unit whose operands are tiles of registers of their own (AMX): rows, columns and
-depth of an instruction are loops of its own, both operands are laid out tile by tile, and finished
-sums go by way of memory, since such registers can only be loaded and stored whole."""
+"""Products by a unit whose operands are tile registers (AMX). The rows, columns and depth of an
+instruction are loops of their own. Both operands are laid out tile by tile. Finished sums go
+through memory, because tile registers can only be loaded and stored as a whole."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The loops of a nest of products: a tile's rows and columns, the panel that holds the columns, and
-which of them goes outside."""
+"""The loops of a nest with matrix products: the rows and columns of a register tile, the panel that
+holds the columns, and which loops go outside."""
 
 from __future__ import annotations
 

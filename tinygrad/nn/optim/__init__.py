@@ -1,5 +1,5 @@
-"""Optimizers: how parameters move along their gradients; schedules of the learning rate; and what
-stands around a step: clipping, loss scaling, averages of weights."""
+"""Optimizers, schedules of the learning rate, and what surrounds a step: gradient clipping, loss
+scaling, averages of weights."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""A rate for each coordinate, by the gradients that it has had."""
+"""Optimizers with a rate for each coordinate, derived from its past gradients."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Adagrad(Optimizer):
     (Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
         lr_decay: the rate at step t is lr / (1 + (t - 1)·lr_decay).
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         initial_accumulator_value: where the sums begin.
         eps: added to the root.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -64,17 +64,18 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps as large as the last ones were, by the root of a moving average of their squares.
+    """Steps as large as the previous ones, measured by the root of a moving average of their
+    squares.
 
     (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the factor of every step.
-        rho: what both averages keep each step.
+        rho: the decay factor of both averages.
         eps: added to them below the roots.
-        weight_decay: this much of the parameter is added to its gradient.
-        maximize: go uphill, along the gradient.
+        weight_decay: the parameter times this is added to its gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -111,16 +112,16 @@ class Adadelta(Optimizer):
 
 class Rprop(Optimizer):
     """A step size for each coordinate, which grows while the gradient keeps its sign and shrinks
-    when it turns; only signs count, so it wants the gradient of all data, not of batches.
+    when the sign changes. Only signs count, so it needs the gradient of all data, not of batches.
 
     (Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation", 1993.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the first step size.
         etas: what a step size is multiplied by when the sign turned, and when it stayed.
         step_sizes: the least and the largest step size.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -164,14 +165,14 @@ class RMSprop(Optimizer):
     """The gradient divided by the root of a moving average of its square. (Hinton, 2012.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        alpha: what the averages keep each step.
+        alpha: the decay factor of the averages.
         eps: added to the root.
-        weight_decay: this much of the parameter is added to its gradient.
-        momentum: how much of the last step's direction is kept.
+        weight_decay: the parameter times this is added to its gradient.
+        momentum: the factor by which the last step's direction is kept.
         centered: divide by the standard deviation instead: subtract the square of the mean.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

@@ -14,19 +14,19 @@ from tinygrad.tensor import Tensor
 
 
 class ASGD(Optimizer):
-    """Along the gradient, by a rate that falls; `averages` holds the average of where each
-    parameter was, which is what to use in the end.
+    """Gradient descent with a decreasing rate. `averages` holds the average of each parameter's
+    values, which is the result to use in the end.
 
     (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the first rate: at step t it is lr / (1 + lambd·lr·(t - 1))^alpha.
         lambd: parameters shrink by the rate times this.
         alpha: how fast the rate falls.
         t0: the step after which positions are averaged.
-        weight_decay: this much of the parameter is added to its gradient.
-        maximize: go uphill, along the gradient.
+        weight_decay: the parameter times this is added to its gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -79,7 +79,7 @@ class EMA:
 
     Args:
         model: any object that holds tensors.
-        decay: what the average keeps each update.
+        decay: the decay factor of the average, applied at each update.
 
     >>> net = {"w": Tensor([0.0])}
     >>> average = EMA(net, decay=0.75)
@@ -127,7 +127,7 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """While it lasts, the model has the averages for weights.
+        """A context in which the model has the averages as its weights.
 
         >>> net = {"w": Tensor([0.0])}
         >>> average = EMA(net, decay=0.75)

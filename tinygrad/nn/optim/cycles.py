@@ -1,6 +1,6 @@
-"""Schedules that go up and down: the learning rate, and momentum the other way round.
+"""Schedules that go up and down: the learning rate, and the momentum in the opposite direction.
 
-Momentum is a number of the optimizer's like its rate: `vary_inertia` makes it one.
+The momentum is then a number in a tensor, like the rate: `vary_inertia` makes it one.
 """
 
 from __future__ import annotations

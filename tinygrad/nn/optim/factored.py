@@ -1,4 +1,5 @@
-"""Adafactor: of a matrix the squares of gradients are kept as a row and a column."""
+"""Adafactor: for a matrix, the averages of squared gradients are kept as one row and one column
+only."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ from tinygrad.tensor import Tensor
 
 
 class Adafactor(Optimizer):
-    """Steps of a share of the parameter's own size, each coordinate by the root of an average of
-    squared gradients. Of a matrix (of the last two axes) only the means of that over rows and over
-    columns are kept, whose product stands for it.
+    """Steps of a given share of the parameter's own size, each coordinate scaled by the root of an
+    average of squared gradients. For a matrix (the last two axes) only the means of these averages
+    over rows and over columns are kept; their product approximates the matrix.
 
     (Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", 2018.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the share by which parameters move, at most; 1/√t at step t if that is less.
         beta2_decay: at step t the averages take t to this power of the new squares.
         eps: the least root of the averages (None: the dtype's precision), and the least size of a
             parameter that counts.
         d: steps larger than this, by the mean of squares, are made so large.
         weight_decay: parameters shrink by lr times this.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

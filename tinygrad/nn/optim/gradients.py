@@ -1,4 +1,4 @@
-"""What is done to gradients between `backward` and `step`."""
+"""Operations on gradients between `backward` and `step`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinygrad.tensor.spellings import spell_functions
 def clip_grad_norm_(
     params: Iterable[Tensor], max_norm: float, norm_type: float = 2.0, eps: float = 1e-6
 ) -> Tensor:
-    """Scales all gradients down together, so that their norm is at most `max_norm`.
+    """Scales all gradients down by one factor, so that their total norm is at most `max_norm`.
 
     (Pascanu, Mikolov and Bengio, "On the difficulty of training RNNs", 2013.)
 
@@ -83,11 +83,11 @@ def _norm(x: Tensor, kind: float) -> Tensor:
 
 
 class GradScaler:
-    """Loss scaling, for gradients in half precision that would be too small to be seen.
+    """Loss scaling, for gradients in half precision that would otherwise be too small to represent.
 
-    The loss is multiplied by a scale before `backward` and the gradients are divided by it before
-    the step. Where one of them is not finite, the step changes nothing and the scale shrinks; after
-    `growth_interval` good steps in a row it grows. All of it are tensors, so that a captured step
+    The loss is multiplied by a scale before `backward`, and the gradients are divided by it before
+    the step. If a gradient is not finite, the step changes nothing and the scale shrinks; after
+    `growth_interval` good steps in a row it grows. All of these are tensors, so a captured step
     does the same. (Micikevicius and others, "Mixed Precision Training", 2017.)
 
     Args:
@@ -131,7 +131,7 @@ class GradScaler:
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
 
     def unscale_(self, optimizer: Stepper) -> None:
-        """The gradients as those of the unscaled loss, before `step`: to clip them.
+        """Divides the gradients by the scale before `step`, for example to clip them.
 
         >>> w = Tensor([1.0], requires_grad=True)
         >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
@@ -148,7 +148,8 @@ class GradScaler:
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:
-        """What PyTorch's programs call after a step: here the step itself moves the scale.
+        """For PyTorch programs, which call it after a step. It does nothing: here `step` itself
+        updates the scale.
 
         >>> scaler = GradScaler(init_scale=1024.0)
         >>> scaler.update()

@@ -1,4 +1,4 @@
-"""A quasi-Newton method, for problems small enough to be seen whole."""
+"""L-BFGS, a quasi-Newton method, for problems whose data fits into one step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Closure = Callable[[], Tensor]
 
 
 class LBFGS:
-    """Newton's direction from the last few steps: no matrix is kept, only pairs of vectors.
+    """A quasi-Newton direction from the last few steps: no matrix is kept, only pairs of vectors.
 
     `step` takes a closure that clears the gradients, calls `backward` and returns the loss; it is
-    called several times. Decisions are made on the host: it can't be captured by TinyJit.
+    called several times. Decisions are made on the host, so it can't be captured by TinyJit.
     (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the length of a step, 1 for a whole one.
         max_iter: at most so many directions a step.
         max_eval: at most so many calls of the closure a step; None for 1.25 a direction.
@@ -89,7 +89,7 @@ class LBFGS:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state` was taken."""
+        """Resumes from where `state` was taken."""
         self.moves, self.turns = list(state["moves"]), list(state["turns"])
         self.direction, self.last_gradient = state["direction"], state["last_gradient"]
         self.length = state["length"]

@@ -1,4 +1,4 @@
-"""How far to go along a direction."""
+"""Line search: how far to go along a direction."""
 
 from __future__ import annotations
 

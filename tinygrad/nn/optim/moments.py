@@ -1,4 +1,4 @@
-"""By moving averages of the gradient and of its square."""
+"""Optimizers with moving averages of the gradient and of its square (Adam and its relatives)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tinygrad.tensor.template import expression
 
 
 class Moments(Optimizer):
-    """What Adam and its kin share: m and v, moving averages of grad and grad².
+    """What Adam and its relatives share: m and v, moving averages of grad and grad².
 
-    The averages start at zero, so at first they are too small: they hold only a share of the
-    weight 1. That share is the same average of the number 1, kept beside them; dividing by it is
-    Adam's bias correction, 1 - bᵗ, without its cancellation.
+    The averages start at zero, so at first they are too small: their weights sum to less than 1.
+    That sum is the same average of the number 1, kept beside them. Dividing by it is Adam's bias
+    correction, 1 - bᵗ, without its cancellation.
     """
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
@@ -118,16 +118,16 @@ class Adam(Moments):
     """Steps of about lr in each coordinate: m / √v. (Kingma and Ba, "Adam", 2014.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -166,20 +166,21 @@ class Adam(Moments):
 
 
 class AdamW(Moments):
-    """Adam, and parameters shrink by lr·weight_decay each step, whatever their gradient.
+    """Adam with decoupled weight decay: parameters shrink by lr·weight_decay each step, whatever
+    their gradient.
 
     (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2017.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
         weight_decay: parameters shrink by lr times this.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -216,12 +217,12 @@ class LAMB(Moments):
     (You and others, "Large Batch Optimization for Deep Learning", 2019.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate: the share of its norm by which a parameter moves.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its direction.
+        weight_decay: the parameter times this is added to its direction.
         adam: don't scale.
         betas: b1 and b2 as a pair.
 
@@ -258,19 +259,19 @@ class LAMB(Moments):
 
 
 class Adamax(Moments):
-    """Steps of about lr in each coordinate: m over u, the largest gradient so far, which fades.
+    """Steps of about lr in each coordinate: m over u, a decaying maximum of the gradients' sizes.
 
     (Kingma and Ba, "Adam", 2014, section 7.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what u keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of u.
         eps: added to each gradient's size.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -303,21 +304,21 @@ class Adamax(Moments):
 
 
 class NAdam(Moments):
-    """Adam with Nesterov's look ahead along m, by a momentum that grows with the steps.
+    """Adam with Nesterov's lookahead along m, and a momentum that grows with the steps.
 
     (Dozat, "Incorporating Nesterov Momentum into Adam", 2016.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
         b1: what m, the average of gradients, keeps each step in the end.
-        b2: what v, the average of their squares, keeps each step.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
         betas: b1 and b2 as a pair.
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -368,20 +369,20 @@ class NAdam(Moments):
 
 
 class RAdam(Moments):
-    """Adam whose division by √v waits until v is known well enough, and comes up gently.
+    """Adam that divides by √v only once v is known well enough, and then with a growing weight.
 
     (Liu and others, "On the Variance of the Adaptive Learning Rate and Beyond", 2019.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

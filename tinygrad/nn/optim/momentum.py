@@ -1,4 +1,4 @@
-"""Along the gradient, with momentum."""
+"""Optimizers that go along the gradient with momentum (SGD and its relatives)."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class SGD(Momentum):
     """Stochastic gradient descent: param - lr·grad.
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        momentum: how much of the last step's direction is kept. (Polyak, 1964.)
-        weight_decay: this much of the parameter is added to its gradient.
+        momentum: the factor by which the last step's direction is kept. (Polyak, 1964.)
+        weight_decay: the parameter times this is added to its gradient.
         nesterov: look ahead along the momentum. (Sutskever and others, 2013.)
         classic: multiply by lr before the momentum instead of after it, so that a changed lr
             changes only what comes.
         dampening: this much of a gradient is left out of the momentum, but for the first.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -117,10 +117,10 @@ class LARS(Momentum):
     (You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        momentum: how much of the last step's direction is kept.
-        weight_decay: this much of the parameter is added to its gradient.
+        momentum: the factor by which the last step's direction is kept.
+        weight_decay: the parameter times this is added to its gradient.
         nesterov: look ahead along the momentum.
         classic: multiply by the rate before the momentum instead of after it.
         tcoef: the share of its norm by which a parameter moves when lr is 1.
@@ -175,7 +175,7 @@ class Muon(Momentum):
             vector is one column, which moves along its direction: better give vectors to another
             optimizer, and both to OptimizerGroup.
         lr: the learning rate.
-        momentum: how much of the last step's direction is kept.
+        momentum: the factor by which the last step's direction is kept.
         weight_decay: parameters shrink by lr times this.
         ns_steps: iterations towards orthogonal rows.
         ns_coefficients: the polynomial of an iteration.
@@ -253,10 +253,10 @@ class Lion(Optimizer):
     (Chen and others, "Symbolic Discovery of Optimization Algorithms", 2023.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate: a third to a tenth of AdamW's.
         b1: the weight of the average in the direction of this step.
-        b2: what the average keeps each step.
+        b2: the decay factor of the average.
         weight_decay: parameters shrink by lr times this.
         betas: b1 and b2 as a pair.
 

@@ -1,11 +1,11 @@
 """What all optimizers share.
 
 An optimizer states one thing: the new value of a parameter, given its gradient. Everything else is
-here once: which tensors are parameters, that state and parameters are written in place, and that
-one `realize` computes a whole step, so that it becomes few kernels. The learning rate is a tensor:
-another value makes no other program.
+here, once: which tensors are parameters, that parameters and state are written in place, and that
+one `realize` computes a whole step, so that it needs few kernels. The learning rate is a tensor, so
+another value needs no new kernel.
 
-Papers say θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
+Papers write θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 
 
 class Stepper(ABC):
-    """What a training loop calls: an optimizer, or a group of them."""
+    """What a training loop calls: an optimizer, or a group of optimizers."""
 
     params: list[Tensor]
     buffers: list[Tensor]
@@ -53,7 +53,7 @@ class Stepper(ABC):
         return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken.
+        """Resumes from where `state` was taken.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -70,7 +70,8 @@ class Stepper(ABC):
         """Has state for all these, as far as it depends on what happened to the parameters."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros.
+        """Forgets the gradients, so that the next `backward` starts from nothing; or sets them to
+        zeros.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -83,7 +84,8 @@ class Stepper(ABC):
             param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
 
     def step(self) -> None:
-        """Moves the parameters and computes them, and all that changes with them, now."""
+        """Updates the parameters, and everything that changes with them, and computes all of it
+        now."""
         self._step()
 
     def _step(self) -> None:
@@ -92,7 +94,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
-        """Moves the parameters; returns all tensors that change. Realize them together."""
+        """Updates the parameters; returns all tensors that change. Realize them together."""
 
 
 PARTS = ("b1", "b2", "rho", "alpha")
@@ -112,7 +114,7 @@ SETTABLE = ("lr", "weight_decay", "eps")
 
 
 class Optimizer(Stepper):
-    """The base of optimizers: the parameters, the learning rate, and one step of all.
+    """The base of optimizers: the parameters, the learning rate, and one step for all of them.
 
     Args:
         params: the tensors to move: all floats but those that say requires_grad=False; the others
@@ -120,7 +122,7 @@ class Optimizer(Stepper):
             averages, are only realized with them. Groups with options of their own, dicts such as
             {"params": [..], "lr": 0.1}, make an OptimizerGroup, of one optimizer each.
         lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     Raises:
         ArgumentError: none of them is to be moved.
@@ -288,9 +290,10 @@ class Optimizer(Stepper):
     # ---- a step ----------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Moves the parameters and computes them, and all that changes with them, now. A step that
-        is like one before runs that one's plan: those of this package depend on what they and the
-        parameters hold, and on nothing else; of others nobody knows.
+        """Updates the parameters, and everything that changes with them, and computes all of it
+        now. A step that is like an earlier one runs the same plan. That is possible for the
+        optimizers of this package, which depend on nothing but what they and the parameters hold;
+        of others nothing is known.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -484,7 +487,7 @@ class Options(MutableMapping[str, Any]):
 
 
 class OptimizerGroup(Stepper):
-    """Several optimizers as one, for parameters that move in different ways.
+    """Several optimizers as one, for parameters that are updated in different ways.
 
     >>> from tinygrad.nn.optim import SGD
     >>> a, b = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)

@@ -1,9 +1,9 @@
-"""Schedules of the learning rate: what it is at each step, by the number of the step.
+"""Schedules of the learning rate: its value as a function of the step number.
 
 A schedule counts in a tensor and writes the optimizer's rate in place, so a captured step that
-calls `step` goes on by itself; a cycle writes its momentum, too. Formulas are PyTorch's, in closed
-form: `rate` depends on nothing but the rate that the optimizer was made with and the number of the
-step.
+calls `step` continues by itself. Cycles write the momentum, too. The formulas are PyTorch's in
+closed form: `rate` depends only on the rate that the optimizer was made with and on the step
+number.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Scheduler(ABC):
         return None
 
     def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize it with the optimizer's step.
+        """Goes on by one step; returns what changes. Realize these with the optimizer's step.
 
         Raises:
             ArgumentError: another schedule sets the rate of the same optimizer, in turns with this.
@@ -118,7 +118,7 @@ class Scheduler(ABC):
         return {"turn": self.turn}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
         load_state_dict(self.state_dict(), state)
 
     def get_last_lr(self) -> list[float]:
@@ -128,8 +128,9 @@ class Scheduler(ABC):
 
 @dataclass(eq=False)
 class LambdaLR(Scheduler):
-    """The first rate times `factor(turn)`, a function of the number of the step, (1,) int32. It may
-    give a number; if it reads the tensor for that, `if turn < 10`, it can't be captured.
+    """The first rate times `factor(turn)`, a function of the step number, a tensor (1,) int32. It
+    may return a Python number; but if it reads the tensor for that, as in `if turn < 10`, it can't
+    be captured.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -175,7 +176,7 @@ class MultiplicativeLR(Scheduler):
         return self.product * base
 
     def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize it with the optimizer's step."""
+        """Goes on by one step; returns what changes. Realize these with the optimizer's step."""
         product = self.product.assign(self.product * self.factor(self.turn + 1))
         return [product, *super().schedule_step()]
 
@@ -219,7 +220,8 @@ class ConstantLR(Scheduler):
 
 @dataclass(eq=False)
 class LinearLR(Scheduler):
-    """Warm-up: from the first rate times `start_factor` in a line to times `end_factor`.
+    """Warm-up: the first rate times a factor that goes linearly from `start_factor` to
+    `end_factor`.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -250,7 +252,7 @@ class LinearLR(Scheduler):
 
 @dataclass(eq=False)
 class StepLR(Scheduler):
-    """Times `gamma` every `step_size` steps.
+    """The rate times `gamma` every `step_size` steps.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -271,7 +273,7 @@ class StepLR(Scheduler):
 
 @dataclass(eq=False)
 class MultiStepLR(Scheduler):
-    """Times `gamma` at each of the `milestones`.
+    """The rate times `gamma` at each of the `milestones`.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -296,7 +298,7 @@ class MultiStepLR(Scheduler):
 
 @dataclass(eq=False)
 class ExponentialLR(Scheduler):
-    """Times `gamma` every step.
+    """The rate times `gamma` in every step.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -495,7 +497,7 @@ FACTORS = (
 
 
 class ReduceLROnPlateau:
-    """Times `factor` when a measure has not become better for `patience` steps.
+    """Multiplies the rate by `factor` when a measure has not improved for `patience` steps.
 
     Args:
         optimizer: whose rate to set.
@@ -575,7 +577,7 @@ class ReduceLROnPlateau:
         return {"best": self.best, "bad": self.bad, "resting": self.resting}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
         load_state_dict(self.state_dict(), state)
 
     def step(self, metric: Tensor | float) -> None:

@@ -1,4 +1,4 @@
-"""ZeRO: devices that train one model share the work and the memory of its steps.
+"""ZeRO: devices that train one model share the computation and the memory of the optimizer's steps.
 
 (Rajbhandari, Rasley, Ruwase and He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", 2020.)
@@ -18,17 +18,17 @@ STAGES = (1, 2, 3)
 
 
 def zero(optimizer: Kind, stage: int = 1) -> Kind:
-    """The optimizer, from now on with each device responsible for a part of what it did as a whole.
+    """The optimizer, changed so that devices divide the work that each of them did completely.
 
     | stage | cut over the devices |
     |--:|---|
     | 1 | the optimizer's state: momentum, averages |
     | 2 | the gradients too: summed up only where they are used, never whole on a device |
-    | 3 | the parameters too: layers bring them together when they need them, and drop them again |
+    | 3 | the parameters too: layers collect them when they need them, and drop them again |
 
-    Steps compute what they computed before. A parameter is cut along its first axis that has an
-    element for each device; if there is none it stays whole. From stage 2 on `param.grad` is cut
-    after a step.
+    Steps compute the same as before. A parameter is cut along its first axis that has an element
+    for each device; if there is none, it stays whole. From stage 2 on, `param.grad` is cut after a
+    step.
 
     Args:
         optimizer: one whose parameters are on several devices, each with all of it, as

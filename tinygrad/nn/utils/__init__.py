@@ -1,5 +1,5 @@
-"""What stands around layers: parameters as one vector, gradients cut, norms folded into the layer
-before them, weights made of others, and, in `rnn`, sequences of several lengths."""
+"""Utilities for layers: parameters as one vector, clipped gradients, norms folded into the layer
+before them, weights computed from other tensors, and, in `rnn`, sequences of several lengths."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, one after the other, as one vector; gradients go through.
+    """All parameters as one vector, in order; gradients pass.
 
     Raises:
         ArgumentError: there are none.

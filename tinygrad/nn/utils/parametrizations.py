@@ -1,5 +1,6 @@
-"""Weights that are made of others each time they are read: a layer's `weight` becomes a property,
-and what it is made of are parameters beside it, with the names of PyTorch's checkpoints."""
+"""Weights that are computed from other tensors each time they are read. The layer's `weight`
+becomes a property, and the tensors that it is computed from become parameters beside it, with the
+names that PyTorch's checkpoints have."""
 
 from __future__ import annotations
 
@@ -17,19 +18,20 @@ Layer = TypeVar("Layer")
 
 
 class Parametrization(ABC):
-    """How a weight is made of others."""
+    """How a weight is computed from other tensors."""
 
     @abstractmethod
     def parts(self, weight: Tensor) -> dict[str, Tensor]:
-        """What it is made of at first, by what their names end with."""
+        """The first values of the tensors that it is computed from, by the endings of their
+        names."""
 
     @abstractmethod
     def made(self, layer: Any, name: str) -> Tensor:
-        """The weight of this name, of what the layer holds."""
+        """The weight of this name, computed from what the layer holds."""
 
 
 def parametrized(layer: Layer, name: str, how: Parametrization) -> Layer:
-    """The layer, whose weight `name` is made of others from now on."""
+    """The layer, whose weight `name` is computed from other tensors from now on."""
     weight = vars(layer).get(name)
     if not isinstance(weight, Tensor):
         raise ArgumentError(f"{type(how).__name__}: no weight {name!r} in {layer!r}")
@@ -76,7 +78,7 @@ def _removed(layer: Layer, name: str, kind: type[Parametrization]) -> Layer:
 
 @dataclass(frozen=True)
 class WeightNorm(Parametrization):
-    """A length, `_g`, and a direction, `_v`, whose own length doesn't matter."""
+    """A length, `_g`, and a direction, `_v`, whose own length does not matter."""
 
     dim: int | None
 
@@ -100,7 +102,8 @@ class WeightNorm(Parametrization):
 
 
 def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Layer:
-    """The layer, whose weight is a direction, `weight_v`, in a length for each slice, `weight_g`.
+    """The layer, whose weight becomes a direction, `weight_v`, and a length for each slice,
+    `weight_g`.
 
     (Salimans and Kingma, "Weight Normalization", 2016.)
 
@@ -131,14 +134,14 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
 
 @dataclass(frozen=True)
 class SpectralNorm(Parametrization):
-    """The weight `_orig` over its largest singular value, which `_u` and `_v` know."""
+    """The weight `_orig` divided by its largest singular value, which `_u` and `_v` approximate."""
 
     n_power_iterations: int
     eps: float
     dim: int
 
     def parts(self, weight: Tensor) -> dict[str, Tensor]:
-        """At first u and v after some turns."""
+        """The first u and v, after some iterations."""
         matrix = self._matrix(weight).detach()
         u, v = (self._unit(Tensor.randn(n, device=matrix.device)) for n in matrix.shape)
         u, v = self._turned(matrix, u, v, 15)
@@ -147,7 +150,7 @@ class SpectralNorm(Parametrization):
         return {"_orig": weight.detach().contiguous().requires_grad_(), "_u": u, "_v": v}
 
     def made(self, layer: Any, name: str) -> Tensor:
-        """The weight; in training u and v come nearer first."""
+        """The weight; in training, u and v are improved first."""
         weight: Tensor = getattr(layer, f"{name}_orig")
         u, v = getattr(layer, f"{name}_u"), getattr(layer, f"{name}_v")
         matrix = self._matrix(weight)
@@ -179,8 +182,8 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int = 0,
 ) -> Layer:
-    """The layer, whose weight is `weight_orig` over its largest singular value, as a matrix of
-    `dim` by all other axes.
+    """The layer, whose weight becomes `weight_orig` divided by its largest singular value, as a
+    matrix of `dim` by all other axes.
 
     (Miyato and others, "Spectral Normalization for Generative Adversarial Networks", 2018.)
 

@@ -1,6 +1,7 @@
-"""Sequences of several lengths: padded to one, or packed without padding, turn by turn.
+"""Sequences of several lengths, either padded to one length, or packed turn by turn without
+padding.
 
-Lengths are numbers of the host: how much is packed is a shape.
+Lengths are Python numbers, because the amount of packed data is a shape.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Lengths = Tensor | Sequence[int]
 
 class PackedSequence(NamedTuple):
     """Sequences without padding: the first elements of all, the longest sequence first, then the
-    second ones of those that have one, and so on. RNN, GRU and LSTM take it for x, and give it.
+    second elements of those that have one, and so on. RNN, GRU and LSTM accept it as x, and then
+    return one.
 
     >>> PackedSequence(Tensor([1, 3, 2]), Tensor([2, 1])).lengths
     [2, 1]
