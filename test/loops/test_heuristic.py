@@ -323,9 +323,30 @@ def test_windows_of_one_channel_are_kept_with_their_border_and_shared_by_rows():
 
 def test_windows_whose_rows_fill_half_a_vector_have_no_masks_of_lanes():
     kernel, recipe = schedule(kernels.conv(1, 8, 14, 14, 8, groups=8, stride=2), kernels.WIDE)
-    assert ("split", "i3", 8, "i3v", "LOOP", "VECTOR") in recipe
+    assert ("split", "i3", 8, "i3v", "UNROLL", "VECTOR") in recipe
     (phase,) = lower(kernel, kernels.WIDE).phases
     assert not [n for n in phase.program if n.op is Ops.LOAD and n.dtype.count == 1 < len(n.src)]
+
+
+def test_windows_of_one_channel_make_whole_rows_in_the_order_of_memory():
+    """56 pixels are 3.5 wide vectors, but 7 of half their size, two of which take as long as one
+    where multiply-adds have one port. Rows follow each other, so lines fill: past the cache."""
+    one_port = replace(kernels.WIDE, fma_ports=1)
+    recipe = schedule(kernels.conv(8, 128, 56, 56, 128, groups=128), one_port)[1]
+    assert ("split", "i2", 2, "i2u", "LOOP", "UNROLL") in recipe
+    assert ("split", "i3", 8, "i3v", "UNROLL", "VECTOR") in recipe
+    assert ("stream",) in recipe
+    wide = schedule(kernels.conv(8, 128, 56, 56, 128, groups=128), kernels.WIDE)[1]
+    assert ("split", "i3", 16, "i3v", "UNROLL", "VECTOR") in wide
+    assert ("stream",) not in wide  # vectors that begin within lines, and half of one a row
+
+
+def test_half_vectors_where_products_have_few_columns_and_one_port_takes_whole_ones():
+    """8 columns leave half of a vector of 16 empty, and two halves take as long as a whole one."""
+    one_port = replace(kernels.WIDE, fma_ports=1)
+    for target, n, lanes in ((one_port, 8, 8), (one_port, 32, 16), (kernels.WIDE, 8, 16)):
+        recipe = schedule(kernels.matmul(256, n, 64), target)[1]
+        assert ("split", "i1i", lanes, "i1v", "UNROLL", "VECTOR") in recipe
 
 
 def test_windows_of_one_channel_stay_in_the_nearest_cache():

@@ -48,6 +48,13 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     """The kernel in its scheduled form, and the recipe that made it so."""
     if NOOPT:
         return kernel, ()
+    plan = _planned(kernel, target)
+    if plan.halves_are_less:
+        plan = _planned(kernel, target.halved())
+    return plan.kernel, plan.recipe
+
+
+def _planned(kernel: UOp, target: Target) -> Plan:
     plan = Plan(kernel, target)
     plan.do("drop_single")
     if target.has_groups:
@@ -59,7 +66,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
         _ordered(plan)
     else:
         _vectors(plan)
-    return plan.kernel, plan.recipe
+    return plan
 
 
 def _vectors(plan: Plan) -> None:
@@ -197,10 +204,16 @@ def _stream_large_outputs(plan: Plan) -> None:
 
 
 def _fills_lines(store: UOp) -> bool:
-    """Whether rows begin on cache lines: one that is written past the cache at one end and through
-    it at the other is moved twice."""
-    steps = (k * store.src[0].dtype.itemsize for k in affine(store.src[0].src[1])[0].values())
-    return all(abs(n) < LINE or n % LINE == 0 for n in steps)
+    """Whether rows begin on cache lines, or where the row before them ended: a line that is written
+    past the cache at one end and through it at the other is moved twice."""
+    written = store.src[0]
+    steps, run = affine(written.src[1])[0], written.dtype.itemsize
+    for loop in reversed(own_ranges(store)):
+        apart = abs(steps.get(loop, 0)) * written.dtype.itemsize
+        if apart > LINE and apart % LINE and apart != run:
+            return False
+        run = run * size_of(loop) if apart == run else 0
+    return True
 
 
 # ---- loops that a product takes apart ------------------------------------------------------------
