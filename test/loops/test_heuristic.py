@@ -349,6 +349,17 @@ def test_half_vectors_where_products_have_few_columns_and_one_port_takes_whole_o
         assert ("split", "i1i", lanes, "i1v", "UNROLL", "VECTOR") in recipe
 
 
+def test_planes_whose_taps_are_border_are_left_out_of_a_sum():
+    """Two of 16 planes have two of three taps down; pixels of a plane are one loop."""
+    image, weight = (Tensor.zeros(s).contiguous() for s in ((2, 16, 16, 28, 28), (32, 16, 3, 3, 3)))
+    image.realize(weight)
+    (step,) = plan(structure_of([image.conv2d(weight, padding=1).uop]).sink).steps
+    scheduled, recipe = schedule(step.ast, kernels.WIDE)
+    assert [s for s in recipe if s[0] in ("merge", "trim")][1:] == [("trim", ("i2",))]
+    nest = lower(scheduled, kernels.WIDE).phases[-1].nest
+    assert "for k1 in max(0, ((i2*-1) + 1))..min(3, ((i2*-1) + 17))" in nest
+
+
 def test_windows_of_one_channel_stay_in_the_nearest_cache():
     """By blocks of rows; where a window is hardly more than its border there, in the second one."""
     large = schedule(kernels.conv(1, 4, 224, 224, 4, groups=4, size=5), kernels.NARROW)[1]

@@ -69,6 +69,7 @@ Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 class Plan:
     """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
     loops whose turns say where a sum begins and ends, as those of pixels beside a border.
+    `planes`: loops over planes of pixels, whose turns say that whole taps are border.
     `added`: stages that add up what blocks of rows give. `halves_are_less`: by vectors of half the
     size its products would take less time."""
 
@@ -77,6 +78,7 @@ class Plan:
     recipe: Recipe = ()
     blocked: frozenset[str] = frozenset()
     edges: frozenset[str] = frozenset()
+    planes: frozenset[str] = frozenset()
     block_rows: frozenset[str] = frozenset()
     kept: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
