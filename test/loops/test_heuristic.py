@@ -360,6 +360,17 @@ def test_planes_whose_taps_are_border_are_left_out_of_a_sum():
     assert "for k1 in max(0, ((i2*-1) + 1))..min(3, ((i2*-1) + 17))" in nest
 
 
+def test_lanes_in_even_steps_fill_whole_vectors_of_a_panel():
+    """Weights of 3x3 that lie turned, as the gradient by the image reads them: nine apart."""
+    shapes = (8, 256, 14, 14), (256, 256, 3, 3)
+    image, weight, grad = (Tensor.zeros(s).contiguous() for s in (*shapes, (8, 256, 14, 14)))
+    image.realize(weight, grad)
+    made = image.conv2d(weight, padding=1).gradient(image, gradient=grad)[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    recipe = schedule(step.ast, replace(kernels.WIDE, fma_ports=1, load_ports=1))[1]
+    assert ("split", "pb1.out1.i1i", 16, "pb1.out1.i1iv", "LOOP", "VECTOR") in recipe
+
+
 def test_windows_of_one_channel_stay_in_the_nearest_cache():
     """By blocks of rows; where a window is hardly more than its border there, in the second one."""
     large = schedule(kernels.conv(1, 4, 224, 224, 4, groups=4, size=5), kernels.NARROW)[1]
