@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1965,
     "simplify": 1035,
     "transforms": 435,
-    "schedule": 3730,
-    "loops": 5370,
+    "schedule": 3735,
+    "loops": 5375,
     "codegen": 5810,
     "backends/*": 3035,
     "engine": 5345,
     "tensor/*": 6700,
 }
-CORE_BUDGET = 34_185  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_195  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
