@@ -125,7 +125,7 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
 
 # ---- the next row --------------------------------------------------------------------------------
 
-SHORTEST_ROW = 4096
+SHORTEST_ROW = 8192
 """Bytes that a processor reads ahead by itself."""
 
 LONG = 8
