@@ -263,7 +263,7 @@ def test_a_stage_is_filled_as_far_as_the_loop_inside_of_a_split_sum_goes():
 
 def test_prefetch_and_stream_are_facts():
     k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
-    assert fact(k, "prefetch") == (("k0", 4, ""),) and k.src[0].arg == "nontemporal"
+    assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"
 
 
 REFUSED = [
