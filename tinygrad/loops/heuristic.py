@@ -95,8 +95,9 @@ def keep_rows(plan: Plan) -> None:
 
 
 def _show_bounds(plan: Plan) -> None:
-    """A loop over what is kept in rows, of which masks see only the rest by a number, is two again:
-    the inner one may start late or stop early. So do the queries of heads that share keys."""
+    """Splits a loop of which masks in stages, or reads of them, use the quotient or remainder by a
+    divisor of its size: the inner loop may then start late or stop early. Queries of heads that
+    share keys are such a case."""
     while (found := _hidden(plan)) is not None:
         loop, divisor = found
         plan.split(name_of(loop), divisor, name_of(loop) + "g")
@@ -113,12 +114,13 @@ def _hidden(plan: Plan) -> tuple[UOp, int] | None:
 
 
 def schedule_small(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """The same with register tiles of half the size: for a kernel of too much text."""
+    """The same with half of the registers, for smaller tiles: for a kernel whose text is too
+    long."""
     return schedule(kernel, replace(target, registers=target.registers // 2))
 
 
 def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """Plain loops, the outer ones as tasks: for a kernel whose vectors could only be put together
+    """Plain loops, the outer ones as tasks: for a kernel whose vectors would have to be assembled
     lane by lane, which makes more text than it saves time."""
     plan = Plan(kernel, target)
     plan.do("drop_single")
@@ -133,10 +135,10 @@ def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
     stage = plan.stages.get(name)
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
-        return  # it is filled for each lane around it: its own loops can't be vectors, too
+        return  # it is filled for each lane of a loop around it, so its own loops can't be vectors
     inside = sums_of(plan.inline(nest.values))
     if stage is not None and any(role_of(r) == "VECTOR" for n in inside for r in own_ranges(n)):
-        for node in inside:  # vectors of a sum that others want, too: all lie along the sums
+        for node in inside:  # vectors of a sum that has several readers: all lie along the sums
             spread_reduction(plan, node, None)
         return
     found = contractions(plan, nest)
@@ -147,7 +149,7 @@ def _nest(plan: Plan, name: str) -> None:
 
 
 def _ordered(plan: Plan) -> None:
-    """Loops that must run in order stay as they are; what runs inside may be vectors."""
+    """Loops that must run in order stay as they are; loops inside may become vectors."""
     loops = plan.nest("store").loops
     if any(node.op is Ops.RUNNING for node in plan.nodes):
         _running(plan)
@@ -164,14 +166,15 @@ def _ordered(plan: Plan) -> None:
 
 
 def _lanes_in_order(plan: Plan, loop: UOp) -> None:
-    """What the turns of a loop in order don't do to memory is done for a vector of them at once."""
+    """The part of a loop in order that does not touch memory is computed for a vector of turns at
+    once."""
     if (lanes := plan.lanes_within(size_of(loop) - 1)) > 1:
         plan.split(name_of(loop), lanes, name_of(loop) + "v", "ORDERED", "VECTOR")
 
 
 def _running(plan: Plan) -> None:
-    """A running reduction: the innermost loop is in order. Vectors lie along what is written; if
-    that is the loop in order, a vector's lanes run within it."""
+    """A running reduction: the innermost loop runs in order. Vectors lie along the elements that
+    are written; if that is the loop in order, a vector's lanes run inside it."""
     merge_loops(plan)
     *outer, in_order = plan.nest("store").loops
     (write, *_) = plan.nest("store").writes
@@ -208,9 +211,9 @@ def _fills_lines(store: UOp) -> bool:
 
 
 def take_apart(plan: Plan) -> None:
-    """A loop that a product's operand sees only in quotients or rests by a divisor of its size is
-    two loops: channels in groups, what a reshape flattened, pixels that a window made side by
-    side. Where one operand sees the quotient and the other one the rest, each goes to its side."""
+    """Splits a loop that a product's operand uses only by quotients or remainders by a divisor of
+    its size: channels in groups, axes that a reshape flattened, pixels that a window placed side by
+    side. If one operand uses the quotient and the other the remainder, each gets its own loop."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
         outer = name_of(loop)
@@ -233,8 +236,8 @@ def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
 
 
 def _packed_sums(plan: Plan) -> set[UOp]:
-    """Loops of sums along which a factor is made of what lies in blocks: numbers of less than a
-    byte, with scales between them. All that is read for it moves in no fixed step."""
+    """Loops of sums along which a factor is unpacked from blocks: numbers of less than a byte, with
+    scales between them. No read of the factor advances in constant steps."""
     return {
         loop
         for node in plan.sums
@@ -262,7 +265,7 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
 
 
 def merge_loops(plan: Plan) -> None:
-    """Adjacent loops that every access steps through as if they were one, become one."""
+    """Merges adjacent loops that every access steps through as through one."""
     while (pair := _mergeable(plan)) is not None:
         outer, inner = names(pair)
         plan.merge(outer, inner, "p")
@@ -329,10 +332,10 @@ def _packed(plan: Plan) -> frozenset[UOp]:
 
 def _bounds_another(plan: Plan, comparison: UOp, pair: set[UOp]) -> bool:
     """Whether a long reduction beside these loops may end where the comparison says, and early for
-    a good part of their turns (a causal mask, not a convolution's edge): a quotient would hide
+    a large part of their turns (a causal mask, not a convolution's border). A quotient would hide
     that."""
     here = pair.union(plan.nest("store").loops)
-    turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps are few
+    turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps have few turns
     others = (size_of(r) for r in comparison.ranges if r not in here)
     return turns > UNROLL_WHOLE and any(UNROLL_WHOLE < size <= 4 * turns for size in others)
 

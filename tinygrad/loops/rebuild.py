@@ -16,7 +16,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 @dataclass(frozen=True)
 class Replacement:
-    """What becomes of a RANGE: its value, the ranges that take its place, and, if it was split or
+    """What replaces a RANGE: its value, the ranges that take its place, and, if it was split or
     merged with the one around it, the size of the inner piece."""
 
     value: UOp

@@ -29,7 +29,7 @@ MOST_COPIES = 64
 def spread_reduction(
     plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
 ) -> None:
-    """A reduction along memory runs over `copies` vectors at once, folded at the end."""
+    """Spreads a reduction along memory over `copies` vectors, which are folded at the end."""
     loop = own_ranges(reduction)[-1]
     if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
@@ -61,9 +61,10 @@ def spread_reduction(
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
-    """The next loops of a sum whose innermost one has few vectors: the parts of a block of
-    numbers. There are sums of their own until there are `copies`; then the rest of a block is
-    written out, since what its parts share or where they lie differs from part to part."""
+    """Spreads the next loops of a sum whose innermost loop has few vectors: the parts of a block of
+    packed numbers. They get sums of their own until there are `copies` of these. The rest of a
+    block is unrolled, since it differs from part to part what the parts share and where they
+    lie."""
     for name in reversed(outer):
         loop = plan.loops[name]
         if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
@@ -82,16 +83,16 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
 
 
 def is_word(plan: Plan, reduction: UOp) -> bool:
-    """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
-    vectors run along another loop."""
+    """Whether a unit takes in the whole innermost loop of a sum at once, as a lane's share: the
+    sum's vectors run along another loop."""
     loop = own_ranges(reduction)[-1]
     unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
     return unit is not None and size_of(loop) == unit[0].depth
 
 
 def _words_of_lanes(plan: Plan, loop: UOp) -> None:
-    """The products of `loop` by a unit, if there is a loop of vectors whose lanes lie as the unit
-    wants them; the sum's other loops are written out."""
+    """Gives the products of `loop` to a unit, if a loop of vectors has its lanes laid out as the
+    unit expects. The sum's other loops are unrolled."""
     unit = vector_unit(plan, loop)
     reduction = owners_of(plan.kernel, loop)[0]
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
@@ -106,8 +107,8 @@ def _words_of_lanes(plan: Plan, loop: UOp) -> None:
 
 
 def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
-    """Whether a vector along the reduction would meet another one in the same value: along the
-    stored row, along the row of a stage that its readers fill, or of a reduction inside."""
+    """Whether a vector along the reduction would meet another one in the same value: a vector along
+    the stored row, along the row of a stage that its readers fill, or of an inner reduction."""
     if last in reduction.ranges and last is not None and plan.lanes_within(size_of(last)) > 1:
         return True
     rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
@@ -117,8 +118,9 @@ def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | 
 
 
 def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
-    """Whether a reduction that depends on a loop runs over a vector already. If that is the stored
-    row, another nest has the same, or it is in a stage that is filled for each of its elements."""
+    """Whether a reduction that depends on the loop runs over a vector already. If the loop is the
+    stored row, another nest has the same one, or the reduction is in a stage that is filled for
+    each of its elements."""
     sums = (node for node in sums_of(nodes) if loop in node.ranges)
     return any(role_of(r) == "VECTOR" for node in sums for r in own_ranges(node))
 

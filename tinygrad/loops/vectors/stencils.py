@@ -85,7 +85,7 @@ def _found(plan: Plan) -> Stencil | None:
     if other is not None and across in other.ranges:
         window, other = other, window
     if other is not None and not other.ranges <= {*own, *window.ranges} - {down, across}:
-        return None  # of results that the window doesn't see, or a sum over pixels: a product
+        return None  # results that the window doesn't depend on, or a sum over pixels: a product
     pairs = [pair for pair, *_ in pairs_of(window, (down, across), own, 0)]
     positions = [pair[0] for pair in pairs]
     if sorted(positions) != sorted(names((down, across))):
@@ -106,8 +106,8 @@ def _lanes(plan: Plan, found: Stencil) -> int:
 
 
 def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
-    """Rows of results, none of which are left over, whose window with its border stays in the
-    nearest cache; in the second one where it would be little more than border there."""
+    """The rows of results in a block, a divisor of their number, whose window with its border stays
+    in the nearest cache; in the second one if most of a block would be border otherwise."""
     size = size_of(plan.loops[found.row[0]])
     line = _counted(plan, found.column, size_of(plan.loops[found.column[0]]))
     line *= found.window.dtype.itemsize
@@ -121,6 +121,6 @@ def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
 
 
 def _counted(plan: Plan, pair: Pair, positions: int) -> int:
-    """Elements of the window for so many positions in a row."""
+    """The elements of the window for this many positions in a row."""
     _, each, tap, apart = pair
     return each * (positions - 1) + abs(apart) * (size_of(plan.loops[tap]) - 1) + 1
