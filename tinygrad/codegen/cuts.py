@@ -36,9 +36,9 @@ Guard = UOp
 
 
 def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
-    """The guards of all reads below values; none where stages stand between, or lanes that have
-    masks in any case. Those of no more than an image's edges only where the text is short, and of a
-    stage's, which isn't stored, only what reaches far."""
+    """The guards of all reads below values. None if there are stages in between, or lanes, which
+    have masks anyway. Guards that cover no more than an image's border count only if the text is
+    short; in a stage, which isn't stored, only guards of far reads count."""
     nodes = UOp.sink(*values).toposort()
     if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in LANES) for n in nodes):
         return []
@@ -60,7 +60,8 @@ def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
 
 
 def _hides_much(guard: Guard) -> bool:
-    """Whether what it guards, in a copy of the text, is hidden in more turns than an edge has."""
+    """Whether the guarded read is masked, in a copy of the text, in more turns than a border
+    has."""
     terms, low = affine(guard)
     high = low
     for term, factor in terms.items():
@@ -71,7 +72,7 @@ def _hides_much(guard: Guard) -> bool:
 
 
 def _reaches_far(read: UOp) -> bool:
-    """Whether an address that a mask hides is often on a page where there is nothing."""
+    """Whether an address behind a mask is often on a page that isn't mapped."""
     memory, offset = read.src[0], flat_offset(read)
     reach = max(-offset.vmin, offset.vmax + 1 - memory.arg[1])
     is_often = reach * EDGE >= offset.vmax + 1 - offset.vmin
@@ -79,7 +80,7 @@ def _reaches_far(read: UOp) -> bool:
 
 
 def _text(nodes: Iterable[UOp]) -> int:
-    """About how many instructions a turn of all loops is, without those of addresses."""
+    """A rough count of the instructions in a turn of all loops, without address computations."""
     return sum(
         prod(size_of(r) for r in node.ranges if role_of(r) in WRITTEN_OUT)
         for node in nodes
@@ -107,8 +108,8 @@ def pieces(
 
 
 def _first_turns(factor: int, rest: Interval) -> tuple[int, int]:
-    """The turns t from which on factor * t + rest is no longer surely what it was before, and from
-    which on it surely is the other: negative, or not."""
+    """The turn t from which factor * t + rest may change its sign, and the one from which it
+    certainly has changed."""
     least, most = rest
     if factor > 0:
         return -(most // factor), -(least // factor)
