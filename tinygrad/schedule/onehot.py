@@ -46,7 +46,7 @@ def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:
 
 
 def _holds(dtype: DType, counter: UOp) -> bool:
-    """Whether an integer type counts as far as the loop, so that the cast changes no turn."""
+    """Whether an integer type can hold the loop's counter, so that the cast doesn't change it."""
     return dtypes.is_int(dtype) and bool(counter.vmax <= int(dtypes.max(dtype)))
 
 
