@@ -12,7 +12,7 @@ from tinygrad.uop.node import UOp
 
 
 class Holder:
-    """A tensor, as far as the engine cares. (No ABC: `isinstance` would run Python.)"""
+    """A tensor, as the engine sees it. (Not an ABC: `isinstance` would run Python code.)"""
 
     __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
 
@@ -27,43 +27,44 @@ class Holder:
     @property
     @abstractmethod
     def has_gradient(self) -> bool:
-        """Whether it holds one."""
+        """Whether it holds a gradient."""
 
     @property
     @abstractmethod
     def uop(self) -> UOp:
-        """The node that it stands for; a view of storage once that is computed."""
+        """The node that it represents; a view of storage once it is computed."""
 
     @classmethod
     @abstractmethod
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
-        """A new one for a node."""
+        """A new holder for a node."""
 
     @abstractmethod
     def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
-        """Whether it is as `of` made it: nothing has happened to it."""
+        """Whether nothing has happened to it since `of` made it."""
 
     @abstractmethod
     def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
-        """A new one for another view of the same: a write to one is seen by the other."""
+        """A new holder for another view of the same storage: writes to one are seen by the
+        other."""
 
     @abstractmethod
     def hold(self, node: UOp) -> None:
-        """From now on it stands for `node`."""
+        """Makes it represent `node` from now on."""
 
     @property
     @abstractmethod
     def family(self) -> Hashable:
-        """What it shares with those that are views of the same."""
+        """A key that it shares with views of the same storage."""
 
     @abstractmethod
     def copy_out(self, base: UOp) -> None:
-        """Before the version `base` is overwritten: if this is a copy of part of it that was not
-        made yet, it is from now on an expression, which reads the old version."""
+        """Called before the version `base` is overwritten. If this is a pending copy of part of it,
+        it becomes an expression that reads the old version."""
 
 
 class Holders(Alive[Holder]):
-    """All holders that are alive, in order of creation: equal programs see equal orders."""
+    """All living holders, in order of creation: equal programs see equal orders."""
 
     __slots__ = ("_serials",)
 
@@ -72,7 +73,7 @@ class Holders(Alive[Holder]):
         self._serials = itertools.count()
 
     def add(self, holder: Holder) -> None:
-        """Remembers a holder that is complete, while it lives: other threads look at all."""
+        """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
         super().add(holder)
 
@@ -81,7 +82,7 @@ class Holders(Alive[Holder]):
         return next(self._serials)
 
     def since(self, serial: int) -> list[Holder]:
-        """Those alive that were made after `now()` gave `serial`."""
+        """The living holders that were made after `now()` returned `serial`."""
         return [holder for holder in self if holder.serial > serial]
 
 
@@ -91,13 +92,13 @@ program means what its order says."""
 
 
 class Promised:
-    """Whether `some` holders may have no node yet: asked for `_uop` they make it."""
+    """Whether `some` holders may have no node yet; reading their `_uop` makes it."""
 
     some: ClassVar[bool] = False
 
 
 def ask_all() -> None:
-    """Every holder has a node from now on, so that graphs say who reads what."""
+    """Gives every holder a node, so that graphs show who reads what."""
     if Promised.some:
         Promised.some = False
         for holder in holders:
@@ -110,5 +111,5 @@ object's attribute. A captured step holds for the surroundings that it was captu
 
 
 def surroundings_now() -> tuple[Hashable, ...]:
-    """Their values."""
+    """The values of the surroundings."""
     return tuple([getattr(place, name) for place, name in surroundings])
