@@ -15,13 +15,13 @@ begins less than this after its first window."""
 
 
 def whole_window(largest: int) -> int:
-    """Bytes of a window, where a binding holds at most `largest`."""
+    """The bytes of a window, if a binding holds at most `largest`."""
     return largest // UNIT * UNIT
 
 
 def windows(touched: Iterable[Stretch], itemsize: int, size: int, largest: int) -> list[int]:
-    """The windows that may hold these elements of an array of `size`. `largest` 0: one window holds
-    any array."""
+    """The windows that may hold these elements of an array of `size`. With `largest` 0, one window
+    holds any array."""
     window = whole_window(largest)
     if not 0 < window < size * itemsize + UNIT:
         return [0]
@@ -31,7 +31,7 @@ def windows(touched: Iterable[Stretch], itemsize: int, size: int, largest: int) 
 
 
 def merged(touched: Iterable[Stretch]) -> list[Stretch]:
-    """The same elements, each in one stretch."""
+    """The same elements, in disjoint stretches."""
     found: list[Stretch] = []
     for begin, end in sorted(touched):
         if found and begin <= found[-1][1]:
