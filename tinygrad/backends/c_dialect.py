@@ -96,7 +96,7 @@ class Dialect(Words):
     widest: int = 16  # lanes of the longest vector
     exchange: str = ""  # the value of another lane of the warp
     as_bits: frozenset[DType] = frozenset((dtypes.bfloat16, *dtypes.fp8s))
-    """Floats that are held as the whole numbers of their bits; half is converted by helpers."""
+    """Floats that are held as integers of their bits; helpers convert half."""
 
 
 C = Dialect(

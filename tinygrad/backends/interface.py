@@ -16,8 +16,8 @@ from tinygrad.base.target import Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 ALIGNMENT = 64
-"""Bytes to which blocks of memory that hosts can address are aligned. Kernels rely on it where
-they write; what they read may be other libraries' memory, which lies anywhere."""
+"""The alignment in bytes of memory blocks that hosts can address. Kernels rely on it for what they
+write; what they read may be another library's memory, with any alignment."""
 
 
 class TensorView(NamedTuple):
@@ -143,6 +143,6 @@ class Backend:
     memory: Memory
     queue: Queue
     copy_from: Callable[[Any, Memory, Any, int], None] | None = None
-    """Bytes of another device of this kind, without the host: a handle here, the other's memory, a
-    handle there, how many. What the two devices do meanwhile touches neither; when it returns the
-    bytes are here."""
+    """Copies bytes from another device of this kind without the host: a handle here, the other's
+    memory, a handle there, the number of bytes. Concurrent work of the two devices touches neither;
+    when the function returns the bytes are here."""

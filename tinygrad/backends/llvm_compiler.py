@@ -33,7 +33,7 @@ shutil, subprocess, tempfile = later("shutil"), later("subprocess"), later("temp
 
 CODEGEN_LEVEL = 1  # 0 makes matrix products 4 times slower; 2 takes 5 to 20 percent longer
 NO_STRENGTH_REDUCTION = "-disable-lsr"
-"""A third of the time that LLVM takes: addresses already move by one addition a turn."""
+"""It takes a third of LLVM's time; addresses already advance by one addition a turn."""
 
 LISTINGS = 64  # sources remembered for `disassemble`
 

@@ -85,15 +85,16 @@ _SAME_SIZE = ((dtypes.float32, dtypes.int32), (dtypes.float64, dtypes.int64))
 BITS_OF_A_VECTOR = {
     f.vec(n // f.itemsize): i.vec(n // f.itemsize) for f, i in _SAME_SIZE for n in (16, 32)
 }
-"""Vectors of AVX; a single number would go to another kind of register for its bits."""
+"""Vectors of AVX; the bits of a scalar would go to another kind of register."""
 ONE_IN_A_VECTOR = {f: f.vec(16 // f.itemsize) for f, _ in _SAME_SIZE}
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
 
 ROUNDS = 2
-"""LLVM tries to make one shuffle of each and all that it shuffles, which for a transposed square of
-16 takes a dozen milliseconds and finds nothing. After so many rounds a fence ends what it sees."""
+"""LLVM tries to combine each shuffle with all that it depends on, which takes a dozen milliseconds
+for a transposed square of 16, without success. After so many rounds a fence hides the earlier
+ones."""
 FENCED = (dtypes.float32, dtypes.float64)
 
 OFF = UOp.const(dtypes.bool, False)

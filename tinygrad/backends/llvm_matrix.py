@@ -62,7 +62,8 @@ def _as(writer: Writer, node: UOp, kind: str, lanes: int) -> str:
 
 TILE_REGISTERS, TILE_ROWS, ROW_BYTES = 8, 16, 64
 CONFIG = bytes([1, *[0] * 15]) + bytes([ROW_BYTES, 0] * 8) + bytes(16) + bytes([TILE_ROWS] * 8)
-"""Palette 1: every register has all its rows, and whole rows. 64 bytes with the zeros behind."""
+"""Palette 1: every register has all its rows, and whole rows. With the zeros after them 64
+bytes."""
 
 TILE_CONFIG = '@tiles = private unnamed_addr constant [64 x i8] c"{}", align 64'.format(
     "".join(f"\\{byte:02X}" for byte in CONFIG.ljust(64, b"\0"))

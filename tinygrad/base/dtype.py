@@ -292,7 +292,7 @@ _FLOAT_BITS = {
 }
 
 COMPLEX_PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
-"""What the real and the imaginary part are."""
+"""The type of the real and the imaginary part."""
 
 # Promotion: the smallest type above both. An arrow leads to the next larger types.
 _ABOVE = {

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Stretch = tuple[int, int]
-"""From where to where an array is touched."""
+"""The begin and the end of elements that are accessed."""
 
 UNIT = 256
-"""A binding begins at a multiple of this at most, so a window has a multiple of it, and the array
-begins less than this after its first window."""
+"""A device may require that bindings begin at a multiple of at most this. So a window is a multiple
+of it, and the array begins less than this after the begin of its first window."""
 
 
 def whole_window(largest: int) -> int:

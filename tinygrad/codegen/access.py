@@ -36,14 +36,15 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 SLACK = 64
-"""Elements behind a staged array, so that a whole vector at its end may be read or written."""
+"""Elements after a staged array, so that a whole vector at its end may be read or written."""
 
 ROW, ROWS, CHUNK = 128, 8, 16
-"""A swizzled stage: chunk c of row r, in bytes, lies where chunk c ^ (r % ROWS) would, so that
-neighbours along either axis are in different banks. So a unit wants what it reads itself."""
+"""In a swizzled stage, chunk c of row r (in bytes) is at the place of chunk c ^ (r % ROWS), so that
+neighbours along either axis are in different banks. Units that read LOCAL memory themselves expect
+this layout."""
 
 FETCHED = 16
-"""Bytes that are copied to LOCAL memory while a lane does something else."""
+"""Bytes that one asynchronous copy to LOCAL memory moves."""
 
 Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]

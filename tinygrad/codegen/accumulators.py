@@ -28,7 +28,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 APART = (*COPIES, "TILE")
-"""What has a state of its own each turn; but a unit's state is all turns of the TILE loops."""
+"""Roles whose turns each have a state of their own; but a unit's state covers all turns of the TILE
+loops."""
 
 
 class Accumulators:

@@ -25,10 +25,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_TEXT = 8000
-"""Instructions of a function that is made of several."""
+"""The most instructions of a function that combines several."""
 
 FIRST = (Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL)
-"""What stands at the head of a program, in this order."""
+"""The ops at the head of a program, in this order."""
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,14 @@ WRITTEN_OUT = ("UNROLL", "SPREAD")
 
 PAGE = 4096
 SHORT_TEXT = 64
-"""So many instructions are worth writing again for what an image's edges hide. Three times the text
-of a max-pool's backward pass (141 of them) took 0.98 of its time."""
+"""Texts of at most so many instructions are worth copying for what an image's border masks. For a
+max-pool's backward pass (141 instructions) three copies took 0.98 of its time."""
 EDGE = 16
-"""What is hidden, or is no memory, in fewer than one of so many turns is no more than an edge."""
+"""A mask that is off, or memory that isn't there, in fewer than one of so many turns is no more
+than a border."""
 
 Guard = UOp
-"""An index expression: what it guards is read where it is negative, or where it isn't."""
+"""An index expression; the guarded read happens where it is negative, or where it isn't."""
 
 
 def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:

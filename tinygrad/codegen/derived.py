@@ -23,7 +23,7 @@ class Writer(Protocol):
 
 
 Rule = Callable[..., UOp]
-"""Of a writer and the sources."""
+"""Takes a writer and the sources."""
 
 
 def _const(to: Writer, dtype: DType, value: ConstType) -> UOp:

@@ -34,7 +34,7 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 COMPARISONS = GroupOp.Comparison
 
 COPIES = ("UNROLL", "SPREAD")
-"""Roles whose turns stand in the text one after another."""
+"""Roles whose turns are copies in the text, one after another."""
 
 
 class Evaluator:
@@ -251,7 +251,7 @@ class Evaluator:
 
 
 _FOLDED = frozenset((Ops.CAST, Ops.ADD, Ops.MUL, Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR))
-"""What whole numbers make here as the op table says it; the rest has the machine's meaning."""
+"""Integer ops that are folded here by the op table; others have the machine's semantics."""
 
 
 def _compares_indices(node: UOp) -> bool:

@@ -23,10 +23,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER, Ops.COMMIT))
-"""What touches memory, or waits for it."""
+"""Ops that access memory, or wait for it."""
 
 MOST_WARPS = 64
-"""Whose results each lane reads, after warps have reduced what they have; of more, halves."""
+"""Up to so many warps, each lane combines the results of all; with more, they are combined by
+halves."""
 
 COUNTED = frozenset(("LANE", "GROUP"))
 """Roles that a lane's number counts."""

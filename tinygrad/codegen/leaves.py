@@ -17,7 +17,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Body = Callable[[Values], Values]
-"""What a leaf does: the values that the loops carry, before and after."""
+"""The action of a leaf: maps the values that the loops carry to those after it."""
 
 
 class Put:

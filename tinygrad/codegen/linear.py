@@ -20,10 +20,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, evaluate
 
 Number = int | UOp
-"""An index: known, or an instruction of dtype index."""
+"""An index: a known number, or an instruction of dtype index."""
 
 Values = list[UOp]
-"""What a loop carries from turn to turn."""
+"""The values that a loop carries from turn to turn."""
 
 
 class Scope:

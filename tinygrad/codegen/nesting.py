@@ -42,10 +42,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
-"""Roles whose counter the launch gives: no loop stands in the text."""
+"""Roles whose counter the launch provides: there is no loop in the text."""
 
 MOST_COPIES = 24
-"""So many static copies a nest; beyond, what is clipped is masked while it runs."""
+"""The most static copies in a nest; beyond that, clipped turns are masked at run time."""
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,17 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
 PLAIN = 8
-"""So many values are summed one after the other."""
+"""So many values are summed without blocks."""
 
 BLOCK, BLOCK_BYTES = 8, 512
-"""Values of one block of a longer sum, in each lane: of short vectors up to twice as many, until a
-block has so many bytes. Vectors side by side count: they are added in pairs first, so that a block
-has one state to carry on. Its correction waits some 20 cycles for that of the block before, in
-which the second cache gives as many bytes. What comes from memory is read a little at a time for
-it: loads that run far ahead of the additions outrun the processor's prefetcher."""
+"""Values of one block of a longer sum, in each lane; of short vectors up to twice as many, until a
+block has so many bytes. Vectors side by side count, too: they are added in pairs first, so that a
+block has a single state to carry. Its correction waits some 20 cycles for that of the block before;
+in that time the second cache delivers as many bytes. Therefore data from memory are read a little
+at a time: loads that run far ahead of the additions outrun the processor's prefetcher."""
 
 WRITTEN_OUT = 4
-"""Turns of a block that are no loop."""
+"""Turns of a block that are unrolled."""
 
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""

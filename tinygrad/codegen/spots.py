@@ -13,8 +13,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Parts = tuple[int, list[int]]
-"""An index as a sum: what all lanes share, which is a multiple of the first number (0: nothing),
-and a number for each lane."""
+"""An index as a sum: a part that all lanes share, which is a multiple of the first number (0: there
+is none), and a number for each lane."""
 
 
 def spots_of(integers: Integers, terms: Terms, loop: UOp, copies: Copies) -> list[int]:

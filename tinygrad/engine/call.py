@@ -31,7 +31,7 @@ Bound = dict[UOp, UOp]
 """Variables, and expressions of them, with the values that they have in a call."""
 
 _BUFFER, _RESHAPE, _SHRINK = Ops.BUFFER, Ops.RESHAPE, Ops.SHRINK
-"""An enumeration's member by its name costs as much as a function."""
+"""Looking up an enumeration's member by name costs as much as a function call."""
 
 MOST_KITS = 4
 LARGEST_KEPT = 1 << 20  # bytes of a result that keeps its place when no one holds it

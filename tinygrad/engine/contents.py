@@ -27,10 +27,10 @@ from tinygrad.base.dtype import DType
 from tinygrad.engine.places import PLAIN, Place
 
 SETTINGS = (*PLAIN, DType, Enum, FunctionType)
-"""Plain values: of those it matters which one it is."""
+"""Plain values, for which identity of the value matters."""
 
 MOST = 4096
-"""Elements that are looked at: of more, how many there are."""
+"""The most elements that are compared; of larger containers only the length is."""
 
 _SHOWN = 6
 _SMALL = 256  # small integers, of which there is one object each
@@ -158,7 +158,7 @@ _READ: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), ("iterated", "looked up")),
     np.ndarray: ("whole", "iterated", "part", "looked up"),
 }
-"""How what may be watched is used where all of it counts."""
+"""How watched values are used if all of their content counts."""
 
 _LOOKS: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((list, deque, set, bytearray), _elements),
@@ -171,4 +171,4 @@ _LOOKS: dict[type, Callable[[Any], Any]] = {
     np.random.RandomState: _state(lambda value: value.get_state(legacy=True)),
 }
 SOURCES = (Random, np.random.Generator, np.random.RandomState)
-"""Of random numbers: there before the step, if a module has them."""
+"""Sources of random numbers: if a module has one, it existed before the step."""

@@ -103,7 +103,7 @@ class FaultWords:
 
 
 Taken = dict[FaultWords, Words]
-"""The words of one run, by whose they are."""
+"""The words of one run, by their owner."""
 
 
 class Flow(NamedTuple):
@@ -140,7 +140,7 @@ Errors = dict[Any, TinygradError | None]
 
 noted: deque[_Run] = deque()
 spoilt: dict[ref[Buffer], TinygradError] = {}
-"""While one of these holds something, all runs must be noted; else those whose words aren't 0."""
+"""While this is not empty, all runs must be noted; otherwise those whose words aren't 0."""
 _untold: dict[threading.Thread, TinygradError] = {}
 _looking = ForkSafeLock(threading.RLock)
 

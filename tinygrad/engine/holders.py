@@ -17,10 +17,10 @@ class Holder:
     __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
 
     _uop: UOp
-    """The node that it was last seen to stand for. `uop` is what it stands for now: the same where
-    this is a view of storage that nothing has happened to."""
+    """The node that it represented when last seen. `uop` is the current one: the same, if this is a
+    view of unchanged storage."""
     requires_grad: bool | None
-    """Whether it says that a gradient is wanted; None if it says nothing."""
+    """Whether a gradient is required; None if that is not specified."""
     serial: int
     """In order of creation."""
 
@@ -87,8 +87,8 @@ class Holders(Alive[Holder]):
 
 
 holders = Holders()
-"""Before a buffer is overwritten those that still need its old value are computed, so that a
-program means what its order says."""
+"""Before a buffer is overwritten, living holders that need its old value are computed, so that a
+program's statements take effect in their order."""
 
 
 class Promised:
@@ -106,8 +106,8 @@ def ask_all() -> None:
 
 
 surroundings: list[tuple[Any, str]] = []
-"""What besides its arguments a function of tensors may look at: modes and defaults, each an
-object's attribute. A captured step holds for the surroundings that it was captured in."""
+"""The modes and defaults, besides its arguments, that a function of tensors may read: each is an
+attribute of an object. A captured step is valid for the surroundings in which it was captured."""
 
 
 def surroundings_now() -> tuple[Hashable, ...]:

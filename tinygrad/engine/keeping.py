@@ -75,7 +75,7 @@ def _in_file(file: DiskFile, start: int, count: int, dtype: DType) -> UOp:
 
 
 _readers: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Buffer]] = weakref.WeakKeyDictionary()
-"""Of each file, and of each buffer that owns an array, the buffers that show parts of it."""
+"""For each file, and each buffer that owns an array, the buffers that show parts of it."""
 
 
 def _owner(buffer: Buffer) -> Any:

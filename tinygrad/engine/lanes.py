@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 ENOUGH_WORK = 2_000_000
-"""Nanoseconds of work from which on threads are worth their start."""
+"""Nanoseconds of work for which starting threads is worth it."""
 
 
 class Touch(NamedTuple):

@@ -21,7 +21,7 @@ from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo
 
 MOST_BODIES = 256
-"""Of loops whose plans are kept; the least recently used goes first."""
+"""The most bodies whose plans are kept; the least recently used is dropped first."""
 
 
 def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:

@@ -40,8 +40,8 @@ from tinygrad.uop.verify import verify
 __all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]
 
 SHORT_TURN = 1e-3
-"""Seconds that a thread which comes back from LLVM waits for the one that lowers, in place of
-Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
+"""Seconds that a thread which returns from LLVM waits for the thread that lowers, instead of
+Python's 5 ms: compiling a kernel returns from LLVM about ten times."""
 
 
 # ---- plans ---------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def _covers(target: UOp) -> bool:
 # ---- kernels -------------------------------------------------------------------------------------
 
 Texts = dict[tuple[str, ...], tuple[str, bytes]]
-"""Of sources, taken apart where they name their function, that name and the object code. Kernels
-that want the same rows packed, or a product's tiles summed, have a phase in common."""
+"""For each source, split at its function's name, that name and the object code. Kernels that pack
+the same rows, or sum the tiles of a product, share a phase."""
 
 
 def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[str, KernelRecord]]:

@@ -36,7 +36,7 @@ class Begin(NamedTuple):
 
 
 Number = UOp | Begin
-"""A float constant, or where a box begins."""
+"""A float constant, or the begin of a box."""
 
 
 def value_of(number: Number) -> int:

@@ -18,13 +18,13 @@ from tinygrad.engine.holders import Holder
 from tinygrad.uop.node import UOp
 
 MOST = 50_000
-"""Objects that are looked at: what lies further away than these is not watched."""
+"""The most objects that are searched: those beyond are not watched."""
 
 PLAIN = (str, bytes, int, float, complex, type(None))
-"""What leads nowhere."""
+"""Types without references to other objects."""
 
 OWN = "tinygrad."
-"""What the names of the framework's modules begin with."""
+"""The prefix of the framework's modules."""
 
 _CLOSED = (*PLAIN, UOp)
 _STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound

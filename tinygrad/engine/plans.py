@@ -60,7 +60,7 @@ class _Shared:
 _plans: Recent[tuple[Any, ...], _Shared] = Recent(MOST_PLANS)
 
 listeners: list[Callable[[UOp], None]] = []
-"""Told of each structure's graph that a plan is found or made for (VIZ)."""
+"""Called with each structure's graph whose plan is found or made (VIZ)."""
 
 
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]], list[Number]]:

@@ -9,7 +9,7 @@ from statistics import quantiles
 from typing import NamedTuple
 
 Timed = Callable[[], float]
-"""Runs once, and says how many seconds that took."""
+"""Runs once, and returns the seconds that it took."""
 
 
 class Condition(NamedTuple):

@@ -124,7 +124,7 @@ class _Computing(threading.local):
 
 
 computing = _Computing()
-"""Of each thread: the recorder that looks on, and who is told what was `done`."""
+"""For each thread: its recorder, and the listeners to what was computed."""
 
 
 @contextlib.contextmanager
@@ -151,8 +151,8 @@ def capturing() -> bool:
 
 
 open_inputs: set[UOp] = set()
-"""BUFFERs without storage, of a graph that is only being built (for an export): what depends on
-them is left as it is, and can't be read."""
+"""BUFFERs without storage in a graph that is only being built (for an export): what depends on them
+stays uncomputed, and can't be read."""
 
 
 def _is_open(node: UOp) -> bool:
@@ -448,8 +448,8 @@ def own_copy(base: UOp) -> UOp:
 
 
 FEW = 1024
-"""Elements of a view of storage that are read where they lie, as that is sooner done than the call
-of a kernel that lays them out."""
+"""Views of so few elements are read from storage directly, which is faster than a kernel that makes
+them contiguous."""
 
 
 def check_readable(node: UOp) -> None:

@@ -28,13 +28,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_INSTRUCTIONS = 5000
-"""LLVM's time grows faster than the text, and caches hold no more."""
+"""LLVM's time grows faster than the text, and caches can't hold more."""
 
 WON = 0.97
-"""The part of the heuristic's time that a recipe may take at most, in the last race."""
+"""A recipe wins if it takes at most this fraction of the heuristic's time in the last race."""
 
 SHORT = 5e-6
-"""Seconds; a kernel that takes less is not searched for."""
+"""Seconds; faster kernels are not searched."""
 
 
 def recipe_facts(ast: UOp) -> tuple[object, ...]:

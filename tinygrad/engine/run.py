@@ -32,7 +32,7 @@ step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
     Ops.COPY: run_host_step,
     Ops.CALL: run_host_step,
 }
-"""What runs the steps that are no kernels."""
+"""The functions that run steps which are not kernels."""
 
 
 class Item(NamedTuple):

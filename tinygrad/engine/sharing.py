@@ -116,7 +116,7 @@ def any_crooked() -> bool:
 
 
 Replaced = list[tuple[int, Buffer]]
-"""Places in a run's buffers, and what was there."""
+"""Positions in a run's buffers, and the original buffers."""
 
 
 def straightened(written: list[int], buffers: list[Buffer]) -> Replaced:

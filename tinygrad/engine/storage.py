@@ -144,7 +144,7 @@ def original(buffer: Buffer) -> Buffer:
 
 
 NOTHING = Buffer("", 0, handle=0)
-"""Stands where a storage has no buffer yet, or needs none."""
+"""A placeholder for storages that have no buffer yet, or need none."""
 
 _gone: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
 
@@ -371,7 +371,7 @@ def _after(version: UOp) -> UOp | None:
 
 
 last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
-"""Of versions that were overwritten the era that they ended in, if it wasn't the first."""
+"""For overwritten versions, the era in which they ended, if it wasn't the first."""
 
 
 def overwritten(old: UOp, new: UOp) -> None:
@@ -418,7 +418,7 @@ def learn(node: UOp, value: UOp) -> None:
 
 
 forgotten: dict[UOp, UOp | None] = {}
-"""What was computed before the step that is being captured, and where it is."""
+"""Values computed before the step that is being captured, and where they are."""
 
 
 @contextlib.contextmanager

@@ -39,16 +39,17 @@ BATCH = 1e-3  # seconds of a batch, at least
 BATCHES = 5
 MOST_REPEATS = 500
 SAMPLE = 1 << 17
-"""Elements of a candidate's result that are compared; all, before it wins."""
+"""Elements of a candidate's result that are compared; all of them before it wins."""
 
 SWEEPS = (4, 64)
-"""Private caches' worth of other memory: more than one holds, and more than all of them do."""
+"""Multiples of the private cache that are written as other memory: more than one cache, and more
+than all of them."""
 
 HOPELESS = 1.5
-"""So many times the limit in the first batch, and a candidate is not timed any further."""
+"""If the first batch takes this many times the limit, the candidate is not timed further."""
 
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""By which two orders of summing may differ, in parts of the value and of the mean magnitude."""
+"""Tolerances for different orders of summation, relative to the value and to the mean magnitude."""
 
 
 class Trial:

@@ -24,7 +24,7 @@ class Cost:
 
 
 NARROW = 8
-"""Operations that round a result to a float narrower than float32, roughly."""
+"""The approximate number of operations that round a result to a float narrower than float32."""
 
 
 def weight(node: UOp) -> int:

@@ -14,13 +14,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LAYING_OUT = 2
-"""Cycles that it takes to lay out one element of the rows in another order of loops."""
+"""Cycles to lay out one element of the rows in another order of loops."""
 
 STRIDED_ROWS = 0.05
-"""What rows that are not laid out cost, as a part of the whole."""
+"""The cost of rows that are not laid out, relative to the whole product."""
 
 LEAST_TURNS = 4
-"""A mask is made for at least so many turns."""
+"""The least number of turns that share a mask."""
 
 
 def may_stay(nest: Nest, columns: UOp, loops: Sequence[UOp]) -> bool:

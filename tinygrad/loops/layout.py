@@ -15,10 +15,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 OWN = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
-"""Where the ranges that a node closes begin among its sources."""
+"""The position of the first range that a node closes, among its sources."""
 
 LONGEST_STEP = 4
-"""Lanes of a read that are so many elements apart at most are whole vectors and shuffles."""
+"""The largest step of a read, in elements, that is done by whole vectors and shuffles."""
 
 LINE = 64
 """Bytes of a cache line, for the layout of staged rows."""

@@ -16,8 +16,8 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 
 Part = tuple[str, int, int]
-"""(name, size, stride): a digit of an index. stride 0: elements that a lane holds; else a digit of
-the lane's number in its warp."""
+"""(name, size, stride): a digit of an index. With stride 0 it counts elements that a lane holds,
+else it is a digit of the lane's number in its warp."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ ROWS: tuple[MatrixUnit, ...] = (
 UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}
 
 SHIFTED = {dtypes.int8: dtypes.uint8}
-"""What a row that wants the unsigned type of a can do with the signed one: see `tensorise`."""
+"""Signed types that are converted for a row which takes a as unsigned: see `tensorise`."""
 
 
 def register(unit: MatrixUnit) -> None:

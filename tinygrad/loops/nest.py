@@ -24,7 +24,7 @@ SEQUENTIAL = frozenset(("LOOP", "ORDERED", "PARALLEL", "LANE", "GROUP"))
 """Roles whose counter has one value at a time; the others are copies in the text."""
 
 LANES = frozenset(("LANE", "GROUP"))
-"""Those whose turns are side by side: what cuts some of them off is a mask."""
+"""Roles whose turns run side by side: if some turns are cut off, they are masked."""
 
 
 @dataclass(eq=False)

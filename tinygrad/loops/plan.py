@@ -35,19 +35,20 @@ from tinygrad.uop.op import WEIGHT, Ops
 NO_DATA = (dtypes.index, dtypes.void)
 
 SELDOM = 64
-"""What is touched so much more seldom than the rest has no say in how wide vectors are."""
+"""Values that are accessed this many times less often than others don't affect the width of
+vectors."""
 
 WORDS = {Ops.THREEFRY: 4}
-"""Bytes of the words that an op computes with, where these are not its dtype's."""
+"""Bytes of the words that an op computes with, if these are not its dtype's."""
 
 COPIES = 4
 """Vectors that are in flight at once in a stream."""
 
 UNROLL_WHOLE = 16
-"""An axis that is shorter than a vector and not longer than this is written out."""
+"""An axis that is shorter than a vector and not longer than this is unrolled."""
 
 SHORT_VECTORS = (4, 8)
-"""... unless it has so many elements side by side, which then are a short vector."""
+"""... unless it has this many contiguous elements, which are then a short vector."""
 
 
 @dataclass(frozen=True)

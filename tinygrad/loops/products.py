@@ -22,37 +22,39 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_VECTORS, MOST_ROWS = 6, 16
-"""Of the register tiles that are compared: vectors side by side, and rows."""
+"""The largest register tiles that are compared: vectors side by side, and rows."""
 
 FEW_REGISTERS, UNDER_MASK = 16, 5
-"""With so few no mask has one of its own, and what is read under it takes as long as so many loads;
-processors with more have registers for masks."""
+"""With so few registers none is left for a mask, and a masked read costs as much as this many
+loads; processors with more have separate mask registers."""
 
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""
 
 WAYS, SETS = 8, 2048
-"""Rows so many bytes apart share two lines of the first cache, which keeps so many of each."""
+"""Rows `SETS` bytes apart fall on two sets of the first cache, each of which holds `WAYS` lines."""
 
 ADDRESSES, ADDRESS = 4, 1.0
-"""Rows whose addresses stay in registers; cycles for each further one."""
+"""The number of row addresses that stay in registers; cycles for each further one."""
 
 FRONT_END = 0.15  # cycles that the processor takes to issue one operand
 LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
-"""A panel that takes more than the first part of the private cache is packed in blocks of about the
-second, if the sums so far of all row tiles fit in the third."""
+"""A panel of more than the first fraction of the private cache is packed in blocks of about the
+second, if the partial sums of all row tiles fit in the third."""
 
 NEAR_PANEL, NEAR_TURNS = 0.5, 128
-"""A window's rows come again with each tap. Where registers are few, tiles are small and ask so
-often for the panel that both should stay in the first cache: a block of it is this part of that,
-if it has so many turns of a tile, beside which it is little to fetch its sums and put them back."""
+"""A window's rows are read again with each tap. With few registers tiles are small, and read the
+panel so often that both should stay in the first cache. So a block of the panel has this fraction
+of that cache, if it has this many turns of a tile; the cost of loading and storing sums is then
+small."""
 
 PADDED, PADDED_TILES = 1.25, 4.0
-"""Times its length that a sum may be padded to for a unit: tiles are that much faster."""
+"""For a unit a sum may be padded to this many times its length; to the second number for a unit of
+tiles, since it is that much faster."""
 
 PART_OF_A_LINE = 1.0
-"""Cycles for each vector that is read where it lies and shares its line with the next tile's, for
-which the line may come again."""
+"""Cycles for each vector that is read where it lies and shares its line with the next tile's, since
+the line may have to be loaded again."""
 
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 

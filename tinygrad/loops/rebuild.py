@@ -25,7 +25,7 @@ class Replacement:
 
 
 Hook = Callable[[UOp], UOp | None]
-"""A node of the new kernel, and what stands in its place (None: itself)."""
+"""Maps a node of the new kernel to its replacement (None: itself)."""
 
 _ARITHMETIC = GroupOp.ALU | {Ops.CAST}
 

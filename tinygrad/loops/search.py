@@ -22,14 +22,15 @@ from tinygrad.loops.recipe import Recipe, Step
 from tinygrad.uop.node import UOp
 
 Stopwatch = Callable[[Recipe, float], float]
-"""Seconds that the kernel takes under a recipe; infinity if it can't run, is wrong, or is clearly
-slower than the seconds given."""
+"""The seconds of the kernel with a recipe; infinity if it can't run, gives wrong results, or is
+clearly slower than the given limit."""
 
 ROUNDS = 4
-"""In each what is near the best recipes so far is timed; before the first, what others propose."""
+"""Rounds; in each, neighbours of the best recipes so far are timed. Before the first, other
+proposals are timed."""
 
 TRIES = 48
-"""Candidates that are timed, for each recipe of the beam's width."""
+"""The candidates that are timed, for each recipe of the beam's width."""
 
 STREAM: Step = ("stream",)
 

@@ -28,16 +28,16 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.THREEFRY))
-"""Operations that are worth keeping the result of."""
+"""Operations whose results are worth keeping."""
 
 LARGEST_BLOCK = 64
 """Rows of a block, at most."""
 
 MOST_STAGES = 8
-"""Values that a kernel keeps: each is looked for in all of the kernel anew."""
+"""The values that a kernel stages, at most: each requires a search of the whole kernel."""
 
 FEW_TERMS = 64
-"""So short a sum of products is no better off in a tile than in the loops that take it in."""
+"""A sum of so few products gains nothing from a tile, compared to the loops that use it."""
 
 
 @dataclass(frozen=True)

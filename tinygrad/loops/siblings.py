@@ -14,13 +14,13 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 
 REGISTERS = 8
-"""Vectors that a reduction wants to itself: accumulators, and what it is computing."""
+"""Vector registers that a reduction needs for itself: accumulators and intermediate values."""
 
 SHARE = 0.4
-"""Of what the one reads that has less to read, so much must be what the other one reads, too."""
+"""Two reductions are joined if at least this fraction of the smaller one's reads is shared."""
 
 Group = tuple[UOp, ...]
-"""The loops that some reductions have in common."""
+"""The loops that some reductions share."""
 
 
 def join_siblings(plan: Plan) -> None:

@@ -24,7 +24,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
 BEFORE = "before"
-"""The tag of a RUNNING without the present turn."""
+"""The tag of a RUNNING whose value excludes the current turn."""
 
 
 class Power(NamedTuple):

@@ -39,14 +39,14 @@ from tinygrad.uop.op import Ops
 
 Stop = tuple[tuple[tuple[str, int], ...], int, int]
 """((outer loop, coefficient), ...), d, f: turns are below ceil((sum coefficient*outer + d) / f). A
-start is kept as the stop of -1 - turn, which counts the other way: so what changes loops changes
-both alike."""
+start is stored as the stop of -1 - turn, which counts backwards, so that changes of loops treat
+both in the same way."""
 
 Stops = tuple[tuple[str, Stop], ...]
-"""By the name of the loop."""
+"""Stops by the name of the loop."""
 
 ENDS = ("trim", "start")
-"""The facts of a kernel that bound loops: stops, and starts."""
+"""The facts of a kernel that bound loops: stops and starts."""
 
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 

@@ -17,8 +17,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Pair = tuple[str, int, str, int]
-"""(position, its step, tap, its step): what is counted is step * position + step * tap. A further
-pair of the same position counts from there: its position is the sum so far."""
+"""(position, its step, tap, its step): the sum is step * position + step * tap. Further pairs of
+the same position build on it: their position is the sum so far."""
 
 
 def window(

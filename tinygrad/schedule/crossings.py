@@ -24,8 +24,8 @@ from tinygrad.uop.op import Ops
 Loops = Mapping[UOp, UOp]
 
 FEWEST_TASKS = 8
-"""Turns of the loops around both: with fewer, blocks of rows are tasks (`loops/vectors/tasks`),
-which they can't be where they are summed."""
+"""The least number of turns of the loops around both. With fewer, blocks of rows should be tasks
+(`loops/vectors/tasks`), which they can't be if another STORE sums over them."""
 
 
 class Crossing(NamedTuple):

@@ -90,7 +90,7 @@ def variable_number(name: str) -> int:
 
 
 BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-"""Of which type a variable is that holds the bits of a float of so many bytes."""
+"""The type of a variable that holds the bits of a float of this size."""
 
 
 def bits_variable(name: str, dtype: DType) -> UOp:

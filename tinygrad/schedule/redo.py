@@ -22,15 +22,15 @@ LAID_OUT = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.CAST))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
 BYTE_WORTH = 12
-"""Operations that take as long as writing a byte of a value and reading it in another kernel."""
+"""Operations that cost as much as writing a byte of a value and reading it in another kernel."""
 
 SMALL = 8
-"""So many times smaller than what is made of it, a value is read for nothing."""
+"""Reading a value is free if it is this many times smaller than the result."""
 
 FEWEST_USES = 16  # of a factor's elements, if laying it out is to take little time
 
 LARGE_LEAVES = 2
-"""Large values that may be read in the place of the one."""
+"""Large values that may be read in place of a stored one."""
 
 
 def weight_of(node: UOp) -> int:

@@ -14,7 +14,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 SHORTEST_RUN = 16
-"""Elements that must follow each other in memory where loops change places: a cache line."""
+"""The least number of contiguous elements when loops are reordered: a cache line."""
 
 ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH, Ops.CONTIGUOUS}
 

@@ -26,13 +26,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 READ_THROUGH = GroupOp.Movement | {Ops.CAST}
-"""What a factor may pass before it is multiplied, as a kernel reads it."""
+"""Ops between a factor's computation and its multiplication that a kernel reads through."""
 
 GROWING = {Ops.WINDOW, Ops.PAD}
-"""Movement that makes more elements than there were."""
+"""Movement ops whose result has more elements than the source."""
 
 BLOCK = 1 << 16
-"""Elements of a block of rows: so many a private cache keeps beside other things."""
+"""Elements of a block of rows, which a private cache can hold beside other data."""
 
 LARGEST_BLOCK = 64
 """Rows of a block, at most."""
@@ -41,23 +41,25 @@ FEWEST_ROWS = 16
 """With fewer rows there are no blocks for several cores."""
 
 OPERATIONS_A_READ = 6
-"""Multiply-adds that take as long as an element's way to memory and back, divided among the rows
-of a block."""
+"""Multiply-adds that cost as much as writing an element to memory and reading it back, divided by
+the rows of a block."""
 
 BLOW_UP = 4
-"""A value so many times larger than what it is made of is rather made again than stored."""
+"""A value this many times larger than its operands is recomputed rather than stored."""
 
 MOST_PRODUCTS = 4
-"""That a value is made of which is kept in rows: each kernel that wants it makes all of them."""
+"""The most products in a value that is kept in rows: each kernel that uses it computes all of
+them."""
 
 FEWEST_USES = 8
-"""Of a factor of scores, for a unit: half of its rows."""
+"""Uses of each factor of scores, for a unit: half of its rows."""
 
 DEEPEST_AGAIN = 128
-"""Terms of scores that several kernels make in registers, of which a gradient needs two at once."""
+"""The most terms of scores that several kernels compute in registers; a gradient needs two such at
+once."""
 
 LONGEST_IN_REGISTERS = 1 << 20
-"""Elements of a row whose scores a unit makes again rather than to store them."""
+"""Elements of the longest row whose scores a unit recomputes rather than stores."""
 
 
 class Product(NamedTuple):
@@ -80,7 +82,7 @@ class Reader(NamedTuple):
 
 
 Products = dict[UOp, dict[UOp, Product]]
-"""For each node the products that it is made of, elementwise and by movement."""
+"""For each node the products that it depends on elementwise and by movement."""
 
 
 def products_below(order: Iterable[UOp]) -> Products:

@@ -22,8 +22,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 ROWWISE = frozenset(("argsort", "smallest", "ordered"))
-"""Functions of the last axis: of keys, where each was in order; the first of them in order; other
-values in the order of the keys, and where each was."""
+"""Functions along the last axis: the original index of each sorted key; the first keys in order;
+other values in the order of the keys, with the keys' original indices."""
 
 
 def sorted_parts(walk: Sharding, node: UOp) -> list[Parts]:

@@ -41,7 +41,7 @@ def _item(item: UOp, wishes: Wishes) -> UOp:
 
 
 SORTS = {"smallest": "values", "argsort": "places"}
-"""By the name of the host's function, what it gives of the sorted rows."""
+"""For each host function, what it returns of the sorted rows."""
 
 
 def _in_order(keys: UOp, places: bool, wishes: Wishes) -> UOp:

@@ -30,19 +30,19 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 LONG = 1 << 17
-"""Elements that pass by before one is read again: more than a cache keeps."""
+"""Elements that are read before one is read again: more than a cache holds."""
 
 BLOCK = 1 << 11
-"""Elements of a block, about: what the nearest cache keeps."""
+"""Approximate number of elements in a block: as many as the nearest cache holds."""
 
 FEWEST = 128
-"""Terms of a block: shorter sums would be made where they are wanted."""
+"""Terms of a block, at least: shorter sums would be computed where they are used."""
 
 STRIP = 64
 """Columns that are reduced side by side, where rows of memory are reduced into one."""
 
 CHAIN = GroupOp.Elementwise | {Ops.DETACH}
-"""What makes a number for each row of a reduction's result."""
+"""Ops that compute a number for each row from a reduction's result."""
 
 
 @dataclass(frozen=True)

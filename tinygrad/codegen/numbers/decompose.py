@@ -35,7 +35,8 @@ Rule = Callable[[UOp, Target], UOp | None]
 
 FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW)
 OPTIONAL = frozenset((*FUNCTIONS, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY))
-"""Ops that stay where `Target.native` names them; all others are given or made of the given."""
+"""Ops that stay if `Target.native` names them; all others are native anyway, or composed of native
+ones."""
 
 
 def decompose(sink: UOp, target: Target) -> UOp:
@@ -99,7 +100,7 @@ BOOL: dict[Ops, Callable[..., UOp]] = {
     Ops.SHL: lambda a, n: a if n.dtype is dtypes.bool else a & _within(n, 8),
     Ops.SHR: lambda a, n: a & n.eq(0),
 }
-"""Arithmetic of truth values: as numbers 0 and 1, where what is not 0 is true."""
+"""Arithmetic of bools: as numbers 0 and 1, where any number but 0 is true."""
 
 
 def _bool(node: UOp, ctx: Target) -> UOp | None:
@@ -389,7 +390,7 @@ RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     ((Ops.MULACC,), _mulacc),
     ((Ops.THREEFRY,), _threefry),
 )
-"""(ops, rule): a rule gives None where the machine's op is the table's already."""
+"""(ops, rule): a rule returns None if the machine's op already has the table's semantics."""
 
 
 def _unless_native(rule: Rule) -> Callable[..., UOp | None]:

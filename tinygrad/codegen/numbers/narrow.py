@@ -63,10 +63,12 @@ NARROW: dict[DType, Narrow] = {
 }
 
 CONVERTS = {dtypes.float16: "CAST_HALF", dtypes.bfloat16: "CAST_BFLOAT16"}
-"""What a target names that converts to and from float32 as IEEE says, subnormal numbers too."""
+"""The name by which a target declares conversions to and from float32 that follow IEEE, including
+subnormal numbers."""
 
 EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.CHECK, Ops.STAGE, Ops.CONST))
-"""Ops that give one of their sources' values, or a value that the narrow type has if they do."""
+"""Ops that return the value of a source, or a value that the narrow type has if the sources are
+narrow."""
 
 MAGNITUDE, INFINITY, NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000  # of float32's bits
 

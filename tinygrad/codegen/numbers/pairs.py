@@ -12,7 +12,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 Parts = tuple[UOp, ...]
-"""What a value became: itself, a number that fits 32 bits, or its low and high word."""
+"""The replacement of a value: itself, a number that fits 32 bits, or its low and high word."""
 
 EFFECTS = frozenset(
     (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.STORE, Ops.FAULT, Ops.BARRIER, Ops.PREFETCH)

@@ -19,10 +19,10 @@ from tinygrad.loops.products import (
 from tinygrad.loops.vectors.tasks import parallelise
 
 FOLD, TRANSPOSE = 10, 5
-"""Instructions for the sum of one vector's lanes; and for each element that is transposed."""
+"""Instructions to sum the lanes of a vector; and to transpose one element."""
 
 DOTS = 4
-"""Vectors of results that a task has, for every row."""
+"""Vectors of results in a task, for every row."""
 
 
 def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:

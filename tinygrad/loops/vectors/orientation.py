@@ -48,17 +48,18 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 PANEL = 4
-"""Vectors of a panel, as a rule."""
+"""The usual number of vectors in a panel."""
 
 ACROSS, PACKED = 2.5, 4.0
-"""Cycles to pack an element across memory; and a vector along it."""
+"""Cycles to pack an element across memory, and to pack a vector along it."""
 
 BUILT, READ_AGAIN, TURNED = 1.0, 0.25, 3.0
-"""Cycles for an element of a window that is kept; for each panel that reads it; and for a result
-that is turned back."""
+"""Cycles for an element of a staged window; for each panel that reads it; and for a result that is
+transposed back."""
 
 WORTH = 0.97
-"""A turn takes at most this part of what it replaces; the rest is doubt."""
+"""A turn is made only if it takes at most this fraction of the cost: the estimates are
+uncertain."""
 
 
 Names = tuple[str, ...]

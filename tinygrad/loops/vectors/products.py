@@ -60,32 +60,32 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 INNER_TURNS = 2
-"""Turns of the inner loop that are written out: worth 2 to 5 percent."""
+"""Turns of the inner loop that are unrolled: worth 2 to 5 percent."""
 
 SHORT_LOOP = 4
-"""A reduction's inner loop of at most so many turns is written out whole."""
+"""A reduction's inner loop of at most this many turns is unrolled completely."""
 
 EPILOGUE = 256
-"""Instructions after a tile's sums: more become a loop over the tile, finished in memory. That
-takes longer (the sums are stored first, and LLVM may keep the loop's constants in registers that
-the sums need), and is less to compile."""
+"""Instructions after a tile's sums. If there are more, they become a loop over the tile, whose sums
+are finished in memory. That is slower (the sums are stored first, and LLVM may keep the loop's
+constants in registers that the sums need), but compiles faster."""
 
 LONG_WORK = 1 << 22
-"""Operations of a kernel that are worth the compilation of one instruction."""
+"""Operations of a kernel that justify compiling one more instruction."""
 
 PAGE = 4096
-"""Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
+"""Bytes: if each turn steps further than this, the hardware prefetcher doesn't follow."""
 
 PREFETCH_TURNS, TILES_AHEAD = 4, 2
-"""How far ahead lines are asked for: of what a panel is filled with, and of packed rows."""
+"""How far ahead lines are prefetched: for the fill of a panel, and for packed rows."""
 
 LONG_RUN = 64
-"""Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
-ahead."""
+"""Contiguous elements that are as good as a whole row: shorter runs gain less from the hardware
+prefetcher."""
 
 
 SMALL_GAP = 16
-"""So few elements left out between runs don't end them, if runs are longer."""
+"""So few omitted elements don't interrupt a run, if runs are longer."""
 
 Names = tuple[str, ...]
 

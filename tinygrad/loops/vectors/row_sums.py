@@ -23,7 +23,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_COPIES = 64
-"""A short reduction beside a tile is a loop where it would be written out more often than this."""
+"""A short reduction beside a tile becomes a loop if it would be unrolled more often than this."""
 
 
 def spread_reduction(
@@ -128,7 +128,7 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
 # ---- the next row --------------------------------------------------------------------------------
 
 SHORTEST_ROW = 4096
-"""Bytes that a processor reads ahead by itself."""
+"""Bytes that a processor prefetches by itself."""
 
 
 def ask_for_the_next_row(plan: Plan) -> None:

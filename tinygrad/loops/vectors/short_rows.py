@@ -15,7 +15,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 2
-"""Vectors that together cover what one vector of the result reads of an operand."""
+"""At most so many vectors cover what one vector of the result reads of an operand."""
 
 
 def merge_short_rows(plan: Plan) -> None:

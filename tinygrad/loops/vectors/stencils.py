@@ -23,13 +23,13 @@ FEWEST_USES, OF_SHORT_ROWS = 6, 2
 where several make one, each lane has a mask of its own."""
 
 MOST_TAPS, MOST_COPIES = 32, 128
-"""Taps down the image that are written out, and these for each row of results."""
+"""Taps down the image that are unrolled, and those for each row of results."""
 
 MOST_FILLS = 16
-"""Vectors of a row that is filled, written out: which lanes are border is known then."""
+"""Vectors of a row that are unrolled when it is filled, so that the border's lanes are known."""
 
 EMPTY = 1.5
-"""Lanes of whole vectors over those in use, at most."""
+"""The most lanes of whole vectors, relative to those in use."""
 
 
 class Stencil(NamedTuple):

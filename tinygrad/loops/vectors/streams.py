@@ -46,30 +46,30 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
 RUNS = 4
-"""Runs of memory that a core reads side by side."""
+"""Runs of memory that a core reads in parallel."""
 
 ROWS_IN_RUNS = 8
-"""Rows that it reads side by side, where several of a run lie between each other: sums of their own
-enough to hide how long an instruction takes."""
+"""Rows that a core reads in parallel if several are interleaved in one run: enough sums to hide the
+latency of an instruction."""
 
 RUN_BYTES = 1 << 20
-"""What a task reads of a run, if that leaves tasks enough."""
+"""The bytes of a run for one task, if that leaves enough tasks."""
 
 WINDOW = 320
-"""Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
-of it would only be text to compile; where nothing is read, already of one half as long."""
+"""Operations that a core can execute out of order: the turns of a longer body overlap by
+themselves, and copies of it would only be more text. If nothing is read, half of this is enough."""
 
 ACCUMULATE_TURNS = 8
-"""Rows whose sum is formed in registers before it is added to a row of accumulators."""
+"""Rows that are summed in registers before they are added to a row of accumulators."""
 
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
 MOST_PLACES = 2048
-"""So many numbers that say where something lies are computed ahead: half the nearest cache."""
+"""Indices that are computed ahead, at most: half of the nearest cache."""
 
 SHORT_ROW = 2
-"""A gathered row of so many vectors is short: finding it costs as much as moving it."""
+"""A gathered row of at most so many vectors is short: finding it costs as much as copying it."""
 
 
 def stream(plan: Plan, nest: Nest) -> None:

@@ -27,7 +27,7 @@ WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
 
 HARDLY_MORE = 1.02
-"""Times the cycles of the best panel."""
+"""Acceptable cycles, relative to the best panel."""
 
 
 def stretch_of(

@@ -12,19 +12,19 @@ from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
 
 TASKS = 16
-"""A large kernel is cut into at least about so many tasks, whatever the number of cores."""
+"""A large kernel is split into at least about this many tasks, whatever the number of cores."""
 
 GRAIN = 16 << 10
-"""A task has at least about so many operations."""
+"""The least number of operations of a task, approximately."""
 
 LARGEST_TASK = 256 << 10
-"""Operations of a task, where there is plenty of work."""
+"""The operations of a task if there is plenty of work."""
 
 MANY_TASKS = 64
-"""Plenty of work is cut into about so many tasks."""
+"""Plenty of work is split into about this many tasks."""
 
 TASKS_WITH_BLOCKS = 8
-"""With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
+"""With fewer tasks than this, blocks of rows become tasks, although each packs the panels again."""
 
 
 def all_stages_depend_on(plan: Plan, name: str) -> bool:

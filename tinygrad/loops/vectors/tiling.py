@@ -15,10 +15,10 @@ from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
 from tinygrad.uop.op import Ops
 
 FROM_MEMORY = 20
-"""Cycles in which a core gets a line from memory: a tile that is done with one sooner waits."""
+"""Cycles for a line from memory: a tile that needs lines faster waits for them."""
 
 TILES_A_TASK = 8
-"""Row tiles that share a packed panel, at least."""
+"""The least number of row tiles that share a packed panel."""
 
 
 class Tiling:
