@@ -65,6 +65,17 @@ def test_a_concatenation_goes_through_its_parts_one_after_the_other():
         assert "for i0 in 14..20, tasks" in tree
 
 
+def test_a_loop_whose_last_turn_has_fewer_copies_is_cut_too():
+    """Copies have limits that count with the loop; where a guard turns is known all the same."""
+    (value,) = arrays((100, 1000))
+    lines = nest_of(Tensor(value).realize().roll(37, 1)).splitlines()
+    assert [line.strip() for line in lines if "i1" in line][1:] == [
+        "i1 = 0",
+        "for i1 in 1..15",
+        "i1 = 15",
+    ]
+
+
 def test_taps_of_a_convolution_are_not_cut():
     image, weight = (Tensor(value).realize() for value in arrays((1, 32, 20, 20), (32, 32, 3, 3)))
     assert "k1 = 0" not in nest_of(image.conv2d(weight, padding=1))

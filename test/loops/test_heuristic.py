@@ -174,11 +174,13 @@ def test_sums_of_the_same_elements_go_through_their_loops_together():
     assert all(step[0] != "together" for step in softmax)  # the sum needs the largest
 
 
-def test_a_pass_over_a_row_in_the_cache_asks_for_the_next_row():
-    steps = [("prefetch", "i0c", 1, "k1")]
-    for kernel in (kernels.softmax(4096, 4096), kernels.layernorm(4096, 4096)):
+def test_passes_over_a_row_in_the_cache_ask_for_the_next_row():
+    """All of them, but for the first where a later one takes exponentials meanwhile."""
+    softmax, layernorm = kernels.softmax(4096, 4096), kernels.layernorm(4096, 4096)
+    for kernel, passes in ((softmax, ("k1", "i1")), (layernorm, ("k0", "k1", "i1"))):
         recipe = schedule(kernel, kernels.WIDE)[1]
-        assert [step for step in recipe if step[0] == "prefetch"] == steps
+        asked = [step for step in recipe if step[0] == "prefetch"]
+        assert asked == [("prefetch", "i0c", 1, *passes)]
     short, long = kernels.softmax(4096, 64), kernels.softmax(64, 1 << 20)
     for kernel in (short, long):
         assert all(step[0] != "prefetch" for step in schedule(kernel, kernels.WIDE)[1])
@@ -323,9 +325,52 @@ def test_windows_of_one_channel_are_kept_with_their_border_and_shared_by_rows():
 
 def test_windows_whose_rows_fill_half_a_vector_have_no_masks_of_lanes():
     kernel, recipe = schedule(kernels.conv(1, 8, 14, 14, 8, groups=8, stride=2), kernels.WIDE)
-    assert ("split", "i3", 8, "i3v", "LOOP", "VECTOR") in recipe
+    assert ("split", "i3", 8, "i3v", "UNROLL", "VECTOR") in recipe
     (phase,) = lower(kernel, kernels.WIDE).phases
     assert not [n for n in phase.program if n.op is Ops.LOAD and n.dtype.count == 1 < len(n.src)]
+
+
+def test_windows_of_one_channel_make_whole_rows_in_the_order_of_memory():
+    """56 pixels are 3.5 wide vectors, but 7 of half their size, two of which take as long as one
+    where multiply-adds have one port. Rows follow each other, so lines fill: past the cache."""
+    one_port = replace(kernels.WIDE, fma_ports=1)
+    recipe = schedule(kernels.conv(8, 128, 56, 56, 128, groups=128), one_port)[1]
+    assert ("split", "i2", 2, "i2u", "LOOP", "UNROLL") in recipe
+    assert ("split", "i3", 8, "i3v", "UNROLL", "VECTOR") in recipe
+    assert ("stream",) in recipe
+    wide = schedule(kernels.conv(8, 128, 56, 56, 128, groups=128), kernels.WIDE)[1]
+    assert ("split", "i3", 16, "i3v", "UNROLL", "VECTOR") in wide
+    assert ("stream",) not in wide  # vectors that begin within lines, and half of one a row
+
+
+def test_half_vectors_where_products_have_few_columns_and_one_port_takes_whole_ones():
+    """8 columns leave half of a vector of 16 empty, and two halves take as long as a whole one."""
+    one_port = replace(kernels.WIDE, fma_ports=1)
+    for target, n, lanes in ((one_port, 8, 8), (one_port, 32, 16), (kernels.WIDE, 8, 16)):
+        recipe = schedule(kernels.matmul(256, n, 64), target)[1]
+        assert ("split", "i1i", lanes, "i1v", "UNROLL", "VECTOR") in recipe
+
+
+def test_planes_whose_taps_are_border_are_left_out_of_a_sum():
+    """Two of 16 planes have two of three taps down; pixels of a plane are one loop."""
+    image, weight = (Tensor.zeros(s).contiguous() for s in ((2, 16, 16, 28, 28), (32, 16, 3, 3, 3)))
+    image.realize(weight)
+    (step,) = plan(structure_of([image.conv2d(weight, padding=1).uop]).sink).steps
+    scheduled, recipe = schedule(step.ast, kernels.WIDE)
+    assert [s for s in recipe if s[0] in ("merge", "trim")][1:] == [("trim", ("i2",))]
+    nest = lower(scheduled, kernels.WIDE).phases[-1].nest
+    assert "for k1 in max(0, ((i2*-1) + 1))..min(3, ((i2*-1) + 17))" in nest
+
+
+def test_lanes_in_even_steps_fill_whole_vectors_of_a_panel():
+    """Weights of 3x3 that lie turned, as the gradient by the image reads them: nine apart."""
+    shapes = (8, 256, 14, 14), (256, 256, 3, 3)
+    image, weight, grad = (Tensor.zeros(s).contiguous() for s in (*shapes, (8, 256, 14, 14)))
+    image.realize(weight, grad)
+    made = image.conv2d(weight, padding=1).gradient(image, gradient=grad)[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    recipe = schedule(step.ast, replace(kernels.WIDE, fma_ports=1, load_ports=1))[1]
+    assert ("split", "pb1.out1.i1i", 16, "pb1.out1.i1iv", "LOOP", "VECTOR") in recipe
 
 
 def test_windows_of_one_channel_stay_in_the_nearest_cache():

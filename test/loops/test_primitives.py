@@ -7,10 +7,11 @@ from loops import kernels
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops import primitives
-from tinygrad.loops.layout import elements, fact, option, strides
+from tinygrad.loops.layout import elements, fact, is_index, option, strides
 from tinygrad.loops.operands import path_to, stages_of
 from tinygrad.loops.trims import ends_of
-from tinygrad.uop.op import Ops
+from tinygrad.simplify.affine import affine, build
+from tinygrad.uop.op import GroupOp, Ops
 
 
 def buffers_for(kernel, seed=0):
@@ -53,6 +54,20 @@ def test_split_of_an_odd_loop_limits_the_inner_one():
     k = kernels.elementwise(100)
     after = primitives.split(k, "i0", 16, "j", "PARALLEL", "VECTOR")
     becomes(k, after, "store: i0:7 PARALLEL, j:16<i0*-16+100 VECTOR")
+
+
+@pytest.mark.parametrize("name", ("split", "merge", "stage"))
+def test_index_arithmetic_is_canonical_where_it_is_used(name):
+    k = kernels.conv(2, 3, 8, 8, 4)
+    after = {
+        "split": lambda: primitives.split(k, "i2", 3, "j"),
+        "merge": lambda: primitives.merge(k, "i2", "i3", "p"),
+        "stage": lambda: primitives.split(
+            primitives.stage(k, operand(k, 0), ("i3", "k1", "k2"), "s"), "s.i3", 2, "j"
+        ),
+    }[name]()
+    used = {s for n in after.toposort() if n.op not in GroupOp.ALU for s in n.src if is_index(s)}
+    assert {build(*affine(s)) for s in used} == used
 
 
 def test_limits_survive_a_second_split():
@@ -248,7 +263,7 @@ def test_a_stage_is_filled_as_far_as_the_loop_inside_of_a_split_sum_goes():
 
 def test_prefetch_and_stream_are_facts():
     k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
-    assert fact(k, "prefetch") == (("k0", 4, ""),) and k.src[0].arg == "nontemporal"
+    assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"
 
 
 REFUSED = [

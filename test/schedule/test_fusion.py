@@ -499,3 +499,16 @@ def test_scores_that_no_unit_multiplies_are_stored():
     x, y = (Tensor.empty(640, 16, dtype="bfloat16", requires_grad=True).realize() for _ in "xy")
     loss = x.matmul(y.T, dtype=dtypes.float32).logsumexp(1).sum()
     assert largest_kept(*loss.gradient(x, y)) == 640 * 640
+
+
+def test_a_sum_that_a_checked_class_narrows_has_no_loop() -> None:
+    """The gradient of a loss: a softmax's two sums, none of the one-hot row."""
+    classes = Tensor(np.arange(64, dtype=np.int32)).realize()
+    steps = plan_of(X.sparse_categorical_crossentropy(classes).gradient(X)[0]).steps
+    over_classes = [
+        node
+        for step in steps
+        for node in step.ast.toposort()
+        if node.op is Ops.REDUCE and node.src[1].vmax == 255
+    ]
+    assert {node.arg for node in over_classes} == {"max", "add"} and len(over_classes) == 2

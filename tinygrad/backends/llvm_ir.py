@@ -303,7 +303,7 @@ class _Function(Writer):
     def prefetch(self, node: UOp) -> None:
         if not self.dialect.prefetch:
             return
-        how = ("i32 0", "i32 3", "i32 1")  # to read, often, data
+        how = ("i32 0", f"i32 {4 - node.arg}", "i32 1")  # to read, to which cache, data
         types = "ptr, i32 immarg, i32 immarg, i32 immarg"
         pointer = self.pointer(node.src[0])
         self.lines.append("  " + self.call("llvm.prefetch.p0", "void", pointer, *how, types=types))

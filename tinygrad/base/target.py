@@ -3,7 +3,7 @@ never ask for a device's name; a new machine is a new row or a probe that fills 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 ORDINARY = frozenset(("MAX", "MOD", "CMPEQ", "OR", "SHL", "SHR", "FAULT"))
 """Ops beyond the core that nearly every machine or language has: for `Target.native`."""
@@ -58,6 +58,11 @@ class Target:
     def lanes(self, itemsize: int) -> int:
         """Elements of this size in a vector; at least one."""
         return max(1, min(self.vector // itemsize, self.most_lanes))
+
+    def halved(self) -> Target:
+        """The same by vectors of half the size, of which twice as many are computed at a time."""
+        fma_ports, load_ports = 2 * self.fma_ports, 2 * self.load_ports
+        return replace(self, vector=self.vector // 2, fma_ports=fma_ports, load_ports=load_ports)
 
     def key(self) -> str:
         """Text that differs whenever generated code may differ; it doesn't include the core

@@ -88,7 +88,7 @@ class Access:
         self.slots = slots
         self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
         # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
-        self.ahead: dict[str, tuple[int, str]] = {}
+        self.ahead: dict[str, tuple[int, list[str]]] = {}
 
     # ---- addresses -------------------------------------------------------------------------------
 
@@ -262,12 +262,13 @@ class Access:
             if loop.op is not Ops.RANGE or name_of(loop) not in self.ahead:
                 continue
             turns, inside = self.ahead[name_of(loop)]
-            if inside and inside not in self.integers.innermost():
+            if inside and self.integers.innermost().isdisjoint(inside):
                 continue
+            level = 1 if name_of(loop) in inside or not inside else 2
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
             if turns and start * memory.dtype.itemsize % ALIGNMENT < nbytes:
                 later, _ = self.pointer(address.moved(turns * step))
-                self.program.effect(Ops.PREFETCH, dtypes.void, (later,))
+                self.program.effect(Ops.PREFETCH, dtypes.void, (later,), level)
 
     def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
         """Lanes at known distances: vectors that cover them, and shuffles that pick. `lowest` is

@@ -98,8 +98,8 @@ def pieces(
     places = {low, high + 1}
     for guard in guards:
         terms, constant = affine(guard)
-        factor = terms.get(loop, 0)
-        if factor and not any(loop in term.ranges for term in terms if term is not loop):
+        factor = terms.get(loop, 0)  # a RANGE may have this one in its limit, but is below its size
+        if factor and not any(loop in t.ranges for t in terms if t.op is not Ops.RANGE):
             rest = build({t: k for t, k in terms.items() if t is not loop}, constant)
             first, second = _first_turns(factor, bounds(rest, known))
             few = second - first == 2  # turns where it is neither: an inner loop tells in each

@@ -97,6 +97,7 @@ class NestBuilder:
         self.bound = self.turns.bound
         self.coming: tuple[Work, ...] = ()  # what may go along the loops of a stage's sums
         self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
+        self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
@@ -126,8 +127,7 @@ class NestBuilder:
     def needed(self, value: UOp) -> tuple[UOp, ...]:
         """REDUCEs, STAGEs to fill, reads of STAGEs that fill themselves and clipped RANGEs below
         `value`, sources first."""
-        done = (s for scope in self._open_scopes() for s in scope.done)
-        filled = frozenset(s for s in done if s.op is Ops.STAGE and option(s, "first"))
+        filled = frozenset([stage for stage in self.closed if self._is_done(stage)])
         found = self._needs.get((value, filled))
         if found is None:
             found = self._needs[value, filled] = tuple(self._needed(value, filled))
@@ -538,6 +538,7 @@ class NestBuilder:
                 )
                 if not running:
                     self._filled_in(stage).done.add(stage)
+                    self.closed.add(stage)
 
 
 def _is_told_apart(scope: Given) -> bool:

@@ -225,7 +225,7 @@ class _Lowering:
     def _evaluator(self, written: frozenset[UOp]) -> Evaluator:
         made = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
         made.access.ahead = {
-            name: (turns, inside) for name, turns, inside in fact(self.kernel, "prefetch")
+            name: (turns, inside) for name, turns, *inside in fact(self.kernel, "prefetch")
         }
         return made
 

@@ -44,11 +44,21 @@ from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+PLANE = 32
+"""Vectors of pixels that make a plane large: the last ones of its tiles are few beside them."""
+
 
 def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     """The kernel in its scheduled form, and the recipe that made it so."""
     if NOOPT:
         return kernel, ()
+    plan = _planned(kernel, target)
+    if plan.halves_are_less:
+        plan = _planned(kernel, target.halved())
+    return plan.kernel, plan.recipe
+
+
+def _planned(kernel: UOp, target: Target) -> Plan:
     plan = Plan(kernel, target)
     plan.do("drop_single")
     if target.has_groups:
@@ -60,7 +70,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
         _ordered(plan)
     else:
         _vectors(plan)
-    return plan.kernel, plan.recipe
+    return plan
 
 
 def _vectors(plan: Plan) -> None:
@@ -70,6 +80,7 @@ def _vectors(plan: Plan) -> None:
         return
     results = turn_windows(plan)
     merge_loops(plan)
+    plan.planes = frozenset(names(_planes(plan, plan.kernel.src[0])))
     merge_short_rows(plan)
     join_siblings(plan)
     keep_rows(plan)
@@ -90,7 +101,7 @@ def keep_rows(plan: Plan) -> None:
     """Shared values are staged, and loops end where nothing follows."""
     share_values(plan)
     _show_bounds(plan)
-    plan.do("trim", tuple(sorted(plan.blocked | plan.edges)))
+    plan.do("trim", tuple(sorted(plan.blocked | plan.edges | plan.planes)))
     keep_row_sums(plan)
 
 
@@ -201,10 +212,16 @@ def _stream_large_outputs(plan: Plan) -> None:
 
 
 def _fills_lines(store: UOp) -> bool:
-    """Whether rows begin on cache lines: one that is written past the cache at one end and through
-    it at the other is moved twice."""
-    steps = (k * store.src[0].dtype.itemsize for k in affine(store.src[0].src[1])[0].values())
-    return all(abs(n) < LINE or n % LINE == 0 for n in steps)
+    """Whether rows begin on cache lines, or where the row before them ended: a line that is written
+    past the cache at one end and through it at the other is moved twice."""
+    written = store.src[0]
+    steps, run = affine(written.src[1])[0], written.dtype.itemsize
+    for loop in reversed(own_ranges(store)):
+        apart = abs(steps.get(loop, 0)) * written.dtype.itemsize
+        if apart > LINE and apart % LINE and apart != run:
+            return False
+        run = run * size_of(loop) if apart == run else 0
+    return True
 
 
 # ---- loops that a product takes apart ------------------------------------------------------------
@@ -296,7 +313,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
     reduces = bool(plan.sums)
     short = reduces and closer.op is Ops.STORE and inner is own_ranges(closer)[-1]
     short = short and (2 * width <= plan.lanes or bool(contractions(plan, plan.nest("store"))))
-    packed = frozenset[UOp]()
+    packed, planes = frozenset[UOp](), _planes(plan, closer)
     if short and width >= plan.lanes:
         short = width % plan.lanes > 0 or width < 4 * plan.lanes
         packed = _packed(plan) if short else packed
@@ -314,12 +331,24 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:
-            may_divide = reduces and node.op in _COMPARES
+            may_divide = reduces and node.op in _COMPARES and outer not in planes
             may_divide = may_divide and not _bounds_another(plan, node, pair)
             uses = [s for s in node.src if is_index(s)]
             if not may_divide and not all(linear(s, outer, inner) for s in uses):
                 return False
     return True
+
+
+def _planes(plan: Plan, closer: UOp) -> list[UOp]:
+    """The loop around a plane of pixels that is large without it, if masks of a sum see it. Merged
+    with the pixels it would only hide where a tap is border for all of them."""
+    if closer.op is not Ops.STORE or not plan.sums or plan.stages or plan.target.has_groups:
+        return []
+    loops, inside = [*own_ranges(closer)], 1
+    while loops and inside < PLANE * plan.lanes:
+        inside *= size_of(loops.pop())
+    seen = [n.ranges for n in plan.nodes if n.op in _COMPARES and any(map(is_index, n.src))]
+    return [loop for loop in loops[-1:] if any(loop in ranges for ranges in seen)]
 
 
 def _packed(plan: Plan) -> frozenset[UOp]:

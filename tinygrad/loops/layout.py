@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.simplify.affine import add, affine
-from tinygrad.simplify.forms import number
+from tinygrad.simplify.affine import affine, weighted
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -125,10 +124,7 @@ def flat_offset(access: UOp) -> UOp:
     """The element that an INDEX reads, as one index expression."""
     if access.src[0].op is not Ops.STAGE:
         return access.src[1]
-    total = number(0)
-    for index, stride in zip(indices(access), strides(access.src[0]), strict=True):
-        total = add(total, index, stride)
-    return total
+    return weighted(indices(access), strides(access.src[0]))
 
 
 def element(stage: UOp, *at: UOp) -> UOp:

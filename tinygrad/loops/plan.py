@@ -70,17 +70,21 @@ Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 class Plan:
     """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
     loops whose turns say where a sum begins and ends, as those of pixels beside a border.
-    `added`: stages that add up what blocks of rows give."""
+    `planes`: loops over planes of pixels, whose turns say that whole taps are border.
+    `added`: stages that add up what blocks of rows give. `halves_are_less`: by vectors of half the
+    size its products would take less time."""
 
     kernel: UOp
     target: Target
     recipe: Recipe = ()
     blocked: frozenset[str] = frozenset()
     edges: frozenset[str] = frozenset()
+    planes: frozenset[str] = frozenset()
     block_rows: frozenset[str] = frozenset()
     kept: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     lanes: int = 1
+    halves_are_less: bool = False
 
     def __post_init__(self) -> None:
         self.lanes = lanes_for(self.kernel, self.target)

@@ -522,9 +522,10 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 # ---- facts that only the emission reads --------------------------------------------------------
 
 
-def prefetch(kernel: UOp, name: str, turns: int, inside: str = "") -> UOp:
+def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
     """Loads that step with this loop ask for the line that many turns ahead; all of them, or those
-    whose innermost loop is `inside`.
+    whose innermost loop is one of `inside`. Where that is another loop, a turn is long, and the
+    line is brought to the second cache only.
 
     Requires: the loops exist.
 
@@ -533,11 +534,11 @@ def prefetch(kernel: UOp, name: str, turns: int, inside: str = "") -> UOp:
     >>> draw(prefetch(product(4, 8, 16), "k", 4))
     reduce add: k:16
     store: m:4, n:8
-    prefetch: (('k', 4, ''),)
+    prefetch: (('k', 4),)
     """
-    for each in filter(None, (name, inside)):
+    for each in (name, *inside):
         loop_named(kernel, each)
-    return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns, inside)))
+    return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns, *inside)))
 
 
 def trim(kernel: UOp, outer: Sequence[str]) -> UOp:

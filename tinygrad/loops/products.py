@@ -56,6 +56,10 @@ PART_OF_A_LINE = 1.0
 """Cycles for each vector that is read where it lies and shares its line with the next tile's, since
 the line may have to be loaded again."""
 
+HALVES = 0.85
+"""The part of the time that half vectors take at most where they are worth it: instructions are
+twice as many."""
+
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
@@ -154,6 +158,18 @@ def best_tile(
                 best = Tile(cost, m, v * lanes)
     assert best is not None, "a machine with two vector registers has a tile"
     return best
+
+
+def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> bool:
+    """Whether a processor that computes one of its widest vectors at a time, but two of half their
+    size, is better off with these: much of the last wide one would be empty."""
+    if target.fma_ports > 1:
+        return False
+    whole, half = (
+        best_tile(each, rows, columns, each.lanes(itemsize)).cycles
+        for each in (target, target.halved())
+    )
+    return half < HALVES * whole
 
 
 def _addresses(height: int, run: int) -> int:

@@ -1,14 +1,15 @@
 """The one graph walk that all primitives use: it makes a kernel in which some loops are replaced. A
 node that closes a loop then closes the pieces of the loop, a node that uses its counter uses the
 sum of the pieces, and readers of a stage follow its new layout. Index arithmetic comes out in
-canonical form."""
+canonical form: as a whole where it is used, not step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tinygrad.loops.layout import OWN, gate_of, indices, is_index, nodes_of, own_ranges
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import OWN, gate_of, indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -48,7 +49,7 @@ def rebuild(
             made = with_sources(node, tuple(map(done.__getitem__, node.src)))
         other = hook(made) if hook is not None else None
         done[node] = made if other is None else other
-    return done[root]
+    return canonical(done[root])
 
 
 def value_at(read: UOp) -> UOp:
@@ -62,7 +63,7 @@ def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:
     done = dict(changes)
     for node in _affected(root, changes):
         done[node] = with_sources(node, tuple(done.get(s, s) for s in node.src))
-    return done.get(root, root)
+    return canonical(done[root]) if root in done else root
 
 
 def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
@@ -85,11 +86,19 @@ def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
 
 
 def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` with other sources; canonical if it is index arithmetic."""
+    """`node` with other sources, canonical ones unless it is index arithmetic itself."""
     if src == node.src:
         return node
-    made = node.with_src(src)
-    return simplify_index(made) if made.op in _ARITHMETIC and is_index(made) else made
+    return node.with_src(src if _is_arithmetic(node) else tuple(map(canonical, src)))
+
+
+def canonical(node: UOp) -> UOp:
+    """`node`, in canonical form if it is index arithmetic."""
+    return simplify_index(node) if _is_arithmetic(node) else node
+
+
+def _is_arithmetic(node: UOp) -> bool:
+    return node.dtype is dtypes.index and node.op in _ARITHMETIC
 
 
 def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
@@ -97,7 +106,7 @@ def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]
     own: list[UOp] = []
     for loop in node.src[first:]:
         own += loops[loop].pieces if loop in loops else (done[loop],)
-    return node.with_src((*(done[s] for s in node.src[:first]), *own))
+    return node.with_src((*(canonical(done[s]) for s in node.src[:first]), *own))
 
 
 def _reader(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
@@ -107,11 +116,11 @@ def _reader(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]
     for index, loop in zip(indices(node), node.src[0].src[1:], strict=True):
         at, change = done[index], loops.get(loop)
         if change is None or len(change.pieces) == 1:
-            new.append(at)
+            new.append(canonical(at))
         elif change.factor and not change.pieces:
             new[-1] = add(at, new[-1], change.factor)
         elif change.factor:
             new += (divide(at, change.factor), modulo(at, change.factor))
     gate = gate_of(node)
-    gates = () if gate is None else (done[gate],)
+    gates = () if gate is None else (canonical(done[gate]),)
     return UOp(Ops.INDEX, node.dtype, (done[node.src[0]], *new, *gates), len(new), node.tag)

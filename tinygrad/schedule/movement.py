@@ -12,7 +12,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, prod, strides_for
-from tinygrad.simplify.affine import divide, modulo, simplify_index
+from tinygrad.simplify.affine import divide, modulo, simplify_index, weighted
 from tinygrad.simplify.masks import all_of, conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -24,12 +24,7 @@ ZERO = UOp.const(dtypes.index, 0)
 def offset_of(index: Sequence[UOp], shape: Sequence[Any]) -> UOp:
     """The position of an element in a row-major array. Where a size is symbolic the array has
     room for the largest, so that strides are numbers."""
-    total = ZERO
-    room = [n if isinstance(n, int) else int(n.vmax) for n in shape]
-    for at, stride in zip(index, strides_for(room), strict=True):
-        if at is not ZERO:
-            total = total + at * stride if stride != 1 else total + at
-    return simplify_index(total)
+    return weighted(index, strides_for([n if isinstance(n, int) else int(n.vmax) for n in shape]))
 
 
 def within(at: UOp, low: int, high: Any) -> list[UOp]:

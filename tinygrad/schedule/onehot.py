@@ -18,7 +18,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
     """The sum of `value` over `ranges`, without those that a condition narrows to one turn."""
-    if value.op is not Ops.WHERE or not is_zero(value.src[2]) or value.has_check:
+    if value.op is not Ops.WHERE or not is_zero(value.src[2]) or _checks_turns(value, ranges):
         return value.reduce("add", *ranges)
     conditions = conditions_of(value.src[0])
     for condition in conditions:
@@ -31,6 +31,12 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
         term = inside.where(_at(term, loop, at, inside), value.src[2])
         return narrowed_sum(term, tuple(r for r in ranges if r is not loop))
     return value.reduce("add", *ranges)
+
+
+def _checks_turns(value: UOp, ranges: tuple[UOp, ...]) -> bool:
+    """Whether a CHECK asks something of each turn. One that asks the same in all is kept."""
+    checks = [n for n in value.toposort() if n.op is Ops.CHECK] if value.has_check else []
+    return any(not check.ranges.isdisjoint(ranges) for check in checks)
 
 
 def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:

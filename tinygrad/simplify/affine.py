@@ -11,7 +11,7 @@ An `index` never wraps: it is a mathematical integer, so the laws of ordinary ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd
 from typing import Any
 
@@ -37,6 +37,14 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 _ATOM = None
 """Remembered for a node that is its own single term (a strong reference would keep it alive)."""
 _MISSING: Any = object()
+
+
+class _Built(tuple[Terms, int]):
+    """The form of a node that is built of it, and so is canonical itself."""
+
+    __slots__ = ()
+
+
 _MOST_PRODUCTS = 16
 """A product of sums is multiplied out only up to so many terms."""
 
@@ -95,12 +103,17 @@ class Algebra:
         if total is None:
             return number(constant)
         node = total.alu(Ops.ADD, number(constant)) if constant else total
-        if node not in self._memo:  # in order: code follows it, and must not tell who was first
-            self._remember(node, ({term: terms[term] for term in ordered}, constant))
+        if not self._is_built(node):  # in order: code follows it, and must not tell who was first
+            self._remember(node, _Built(({term: terms[term] for term in ordered}, constant)))
         return node
 
+    def _is_built(self, node: UOp) -> bool:
+        """Whether the node is known to be canonical."""
+        form = self._memo.get(node, _MISSING)
+        return form is _ATOM or type(form) is _Built
+
     def simplify(self, node: UOp) -> UOp:
-        return self.build(*self.affine(node))
+        return node if self._is_built(node) else self.build(*self.affine(node))
 
     def _parts(self, node: UOp) -> tuple[UOp, ...]:
         """The nodes whose forms `node`'s form is made of."""
@@ -405,6 +418,14 @@ build = FREE.build
 def simplify_index(node: UOp) -> UOp:
     """An expression of dtype index in canonical form."""
     return FREE.simplify(node)
+
+
+def weighted(values: Iterable[UOp], weights: Iterable[int]) -> UOp:
+    """The sum of weight * value."""
+    total = ZERO
+    for value, weight in zip(values, weights, strict=True):
+        total = FREE.add(total, affine(value), weight)
+    return build(*total)
 
 
 def add(a: UOp, b: UOp, factor: int = 1) -> UOp:

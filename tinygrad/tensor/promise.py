@@ -77,10 +77,11 @@ class Template:
     """The expressions `roots` over some nodes, its holes. Numbers, and views of them, are kept."""
 
     def __init__(self, holes: Sequence[UOp], roots: Sequence[UOp]) -> None:
-        nodes = [n for n in UOp.sink(*roots).toposort(stop=holes)[:-1] if n not in holes]
+        ends = frozenset(holes)
+        nodes = [n for n in UOp.sink(*roots).toposort(stop=ends)[:-1] if n not in ends]
         self.roots = tuple(roots)
         fixed = [n for n in nodes if n.op is Ops.DEVICE or n.base.op is Ops.CONST]
-        self.fixed = [n for n in fixed if n.base not in holes]
+        self.fixed = [n for n in fixed if n.base not in ends]
         given = (*holes, *self.fixed)  # a node may be there twice
         at = {node: i for i, node in enumerate(given)}
         self.steps: list[tuple[Ops, DType, list[int], Any, Any]] = []

@@ -18,7 +18,7 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import Nest, Plan, names, reach_along, steps_along
+from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
@@ -44,7 +44,9 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     else:
         width = _widest(plan, name, across)
         role = "UNROLL" if width else "LOOP"  # lane by lane: a turn is text enough
-        vector = plan.split(across, width or max(2, lanes // 4), across + "v", role, "VECTOR")
+        is_even = None not in steps_along(loads, plan.loops[across]) and all(map(is_plain, loads))
+        few = lanes if is_even else max(2, lanes // 4)  # where each has an address of its own
+        vector = plan.split(across, width or few, across + "v", role, "VECTOR")
         columns = (across, vector) if width else (vector,)
     guarded = {
         name_of(r)

@@ -113,6 +113,7 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     tiling = Tiling(plan, nest, products)
     if not tiling.stretch:
         products = [tensorised(plan, tiling.n_in, one) for one in products]
+    plan.halves_are_less |= tiling.halves_are_less and not any(one.depth for one in products)
     if len(products) == 1:
         products = [_block_panel(plan, tiling, products[0])]
     for number, one in enumerate(products):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinygrad.loops.cost import turns
+from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.layout import (
     is_plain_loop,
     name_of,
@@ -127,28 +127,35 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
 
 # ---- the next row --------------------------------------------------------------------------------
 
-SHORTEST_ROW = 4096
-"""Bytes that a processor prefetches by itself."""
+SHORTEST_ROW = 8192
+"""Bytes that a processor reads ahead by itself."""
+
+LONG = 8
+"""Operations of one node, for each element, beside which memory keeps up: an exponential."""
 
 
 def ask_for_the_next_row(plan: Plan) -> None:
     """Where a row is gone through several times the first pass waits for memory, and later ones
-    find the row in the cache. So the second reduction that reads a row asks for the next one, if
-    both fit the cache well."""
-    rows = [r for r in plan.nest("store").loops if role_of(r) in ("LOOP", "PARALLEL")]
+    find the row in the cache. So they ask for the next one, if both fit the cache well. A processor
+    has no room for all that a short pass asks for, and forgets the rest: all passes ask, unless
+    one of them computes for so long that memory keeps up."""
+    outer = plan.nest("store").loops
+    rows = [r for r in outer if role_of(r) in ("LOOP", "PARALLEL")]
     passes = [n for n in plan.sums if n.ranges and n.ranges <= {*rows}]
     if len(passes) < 2 or contractions(plan, plan.nest("store")):
         return
     row = max({r for n in passes for r in n.ranges}, key=rows.index)
     seen = {loops: _read(node, row) for node in passes if (loops := own_ranges(node))}
     first, *later = seen
-    for loops in later:
-        again = seen[loops].keys() & seen[first].keys()
-        nbytes = sum(seen[loops][memory] for memory in again)
-        counted = [name_of(r) for r in loops if role_of(r) == "LOOP"]
-        if counted and SHORTEST_ROW <= nbytes <= plan.target.cache_l2 // 4:
-            plan.do("prefetch", name_of(row), 1, counted[-1])
-            return
+    again = {memory for loops in later for memory in seen[loops].keys() & seen[first].keys()}
+    nbytes = sum(seen[first][memory] for memory in again)
+    if SHORTEST_ROW <= nbytes <= plan.target.cache_l2 // 4:
+        asking = [*later, outer[outer.index(row) + 1 :]]
+        if all(weight(node) < LONG for one in passes for node in one.src[0].toposort()):
+            asking.insert(0, first)
+        counted = [[name_of(r) for r in loops if role_of(r) == "LOOP"] for loops in asking]
+        if any(counted):
+            plan.do("prefetch", name_of(row), 1, *(found[-1] for found in counted if found))
 
 
 def _read(node: UOp, row: UOp) -> dict[UOp, int]:

@@ -31,6 +31,10 @@ MOST_FILLS = 16
 EMPTY = 1.5
 """The most lanes of whole vectors, relative to those in use."""
 
+LEAST_ROWS = 2
+"""Whole rows of results are a tile where at least so many fit, which share what they load: they are
+written in the order of memory."""
+
 
 class Stencil(NamedTuple):
     """The side of a sum that moves with the `row` and the `column` of its result, by a tap each."""
@@ -55,7 +59,10 @@ def stencil(plan: Plan) -> bool:
         assert found, "blocks of an image are windows, too"
     (down, _, tap_down, _), (across, _, tap_across, _) = found.row, found.column
     rows, taps = size_of(plan.loops[down]), size_of(plan.loops[tap_down])
-    height = ceil(rows / ceil(rows / min(plan.target.registers // 2, MOST_COPIES // taps)))
+    sums = min(plan.target.registers // 2, MOST_COPIES // taps)
+    columns = ceil(size_of(plan.loops[across]) / lanes)
+    is_whole = columns <= sums // LEAST_ROWS
+    height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
     outer = [n for n in plan.names_in("store") if n not in (down, across)]
     name, window = plan.numbered("w"), plan.path(found.window)
     plan.do("window", window, (down, across), (found.row, found.column), name, "LOCAL")
@@ -64,11 +71,13 @@ def stencil(plan: Plan) -> bool:
     plan.split(filled, lanes, filled + "v", role, "VECTOR")
     plan.do("order", "reduce", (tap_across, tap_down))
     plan.do("role", tap_down, "UNROLL")
-    if taps * size_of(plan.loops[tap_across]) * height <= MOST_COPIES:
+    copies = height * (columns if is_whole else 1)
+    if taps * size_of(plan.loops[tap_across]) * copies <= MOST_COPIES:
         plan.do("role", tap_across, "UNROLL")
-    copies = plan.split(down, height, down + "u", "LOOP", "UNROLL")
-    vector = plan.split(across, lanes, across + "v", "LOOP", "VECTOR")
-    plan.do("order", "store", (*outer, down, across, copies, vector))
+    row = plan.split(down, height, down + "u", "LOOP", "UNROLL")
+    vector = plan.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
+    tile = (row, across) if is_whole else (across, row)
+    plan.do("order", "store", (*outer, down, *tile, vector))
     parallelise(plan, outer)
     return True
 
@@ -102,6 +111,8 @@ def _lanes(plan: Plan, found: Stencil) -> int:
     lanes, size = plan.lanes, size_of(plan.loops[found.column[0]])
     while lanes // 2 >= size:
         lanes //= 2
+    if lanes == plan.lanes and plan.target.fma_ports == 1:  # halves take half of the time
+        lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
     return lanes if lanes > 1 and round_up(size, lanes) <= EMPTY * size else 0
 
 
