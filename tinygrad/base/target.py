@@ -60,7 +60,8 @@ class Target:
         return max(1, min(self.vector // itemsize, self.most_lanes))
 
     def halved(self) -> Target:
-        """The same by vectors of half the size, of which twice as many are computed at a time."""
+        """The same target with vectors of half the size, of which it computes twice as many at a
+        time."""
         fma_ports, load_ports = 2 * self.fma_ports, 2 * self.load_ports
         return replace(self, vector=self.vector // 2, fma_ports=fma_ports, load_ports=load_ports)
 

@@ -87,7 +87,7 @@ class Access:
         self.evaluate = evaluate
         self.slots = slots
         self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
-        # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
+        # loop → how many turns ahead its loads are prefetched, and inside which loops (none: any)
         self.ahead: dict[str, tuple[int, list[str]]] = {}
 
     # ---- addresses -------------------------------------------------------------------------------
@@ -254,7 +254,8 @@ class Access:
         return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()))
 
     def _prefetch(self, address: Address, nbytes: int) -> None:
-        """The line that this load wants some turns later; once for loads that share a line."""
+        """Prefetches the line that this load will need some turns later; once for loads that share
+        a line."""
         if Ops.PREFETCH in self.program.lacking:
             return
         memory, terms, constant, copies = address
@@ -271,9 +272,9 @@ class Access:
                 self.program.effect(Ops.PREFETCH, dtypes.void, (later,), level)
 
     def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
-        """Lanes at known distances: vectors that cover them, and shuffles that pick. `lowest` is
-        the lowest lane's. The last vector ends with the last spot: nothing beyond the lanes is
-        touched, and where lanes are masked, nothing between them either."""
+        """Loads lanes at known distances: as vectors that cover them, and shuffles that pick the
+        lanes. `lowest` is the address of the lowest lane. The last vector ends at the last spot, so
+        nothing beyond the lanes is touched; if lanes are masked, nothing between them either."""
         count, width = len(spots), width_of(spots)
         wide = None if mask is None else self.program.widen(mask, count)
         begins, vectors = pieces(spots), []

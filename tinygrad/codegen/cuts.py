@@ -92,8 +92,9 @@ def _text(nodes: Iterable[UOp]) -> int:
 def pieces(
     loop: UOp, turns: Interval, guards: Sequence[Guard], known: Mapping[UOp, Interval]
 ) -> list[Interval]:
-    """The turns of a loop in stretches, in each of which guards are negative for sure, or surely
-    not, or neither, whatever else counts between the numbers that are `known`."""
+    """Splits the turns of a loop into stretches. In each, each guard is certainly negative,
+    certainly not, or undecided, for all values of the other counters within the intervals that are
+    `known`."""
     low, high = turns
     places = {low, high + 1}
     for guard in guards:
@@ -102,7 +103,7 @@ def pieces(
         if factor and not any(loop in t.ranges for t in terms if t.op is not Ops.RANGE):
             rest = build({t: k for t, k in terms.items() if t is not loop}, constant)
             first, second = _first_turns(factor, bounds(rest, known))
-            few = second - first == 2  # turns where it is neither: an inner loop tells in each
+            few = second - first == 2  # so few undecided turns: an inner loop decides
             places.update((first, first + 1, second) if few else (first, second))
     inside = sorted(place for place in places if low <= place <= high + 1)
     return [(begin, end - 1) for begin, end in pairwise(inside)]

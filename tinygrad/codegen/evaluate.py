@@ -215,15 +215,15 @@ class Evaluator:
         return self.access.load(node, copies)
 
     def _beyond(self, read: UOp, copies: Copies) -> tuple[UOp, ...]:
-        """The limited loops of a read that could leave a row of its stage: what is cut off there
-        would be written into the next row."""
+        """The limited loops of a read that could leave a row of its stage: a value that is cut off
+        there would be written into the next row."""
         rows = zip(indices(read), own_ranges(read.src[0]), strict=True)
         if all(self.integers.interval(at, copies)[1] < size_of(row) for at, row in rows):
             return ()
         return self.integers.limited(read)
 
     def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp:
-        """The value of a stage that this read fills; its loads are asked for some turns ahead."""
+        """The value of a stage that this read fills; its loads are prefetched some turns ahead."""
         loops = [r for r in read.ranges if r in self.integers.bound and role_of(r) == "LOOP"]
         before, turns = self.access.ahead, option(read.src[0], "prefetch", 0)
         if turns and loops:

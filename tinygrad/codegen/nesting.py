@@ -95,8 +95,8 @@ class NestBuilder:
         self.here, self.into = self.root, self.root.items
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
-        self.coming: tuple[Work, ...] = ()  # what may go along the loops of a stage's sums
-        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
+        self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
+        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is separated further inside
         self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
@@ -530,7 +530,7 @@ class NestBuilder:
                 )
 
     def _close(self, values: Sequence[UOp]) -> None:
-        """A stage is filled once no loop that its reader's indices run over is open."""
+        """A stage is filled once no loop is open that its reader's indices depend on."""
         for stage, reads in self._reads(values).items():
             if self._is_ready(stage) and not self._is_done(stage):
                 running = any(
@@ -542,7 +542,7 @@ class NestBuilder:
 
 
 def _is_told_apart(scope: Given) -> bool:
-    """Whether nothing is shared by all turns of a task."""
+    """Whether the turns of a task share nothing."""
     first = scope.items[0] if len(scope.items) == 1 else None
     return isinstance(first, Branch) and first.arms[0].loop is scope.loop
 

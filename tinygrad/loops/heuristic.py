@@ -45,11 +45,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 PLANE = 32
-"""Vectors of pixels that make a plane large: the last ones of its tiles are few beside them."""
+"""Vectors of pixels in a large plane: the partial tiles at its end then hardly matter."""
 
 
 def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """The kernel in its scheduled form, and the recipe that made it so."""
+    """The scheduled kernel, and the recipe that produced it."""
     if NOOPT:
         return kernel, ()
     plan = _planned(kernel, target)
@@ -98,7 +98,7 @@ def _is_in_order(plan: Plan) -> bool:
 
 
 def keep_rows(plan: Plan) -> None:
-    """Shared values are staged, and loops end where nothing follows."""
+    """Stages shared values, and ends loops where only identities would follow."""
     share_values(plan)
     _show_bounds(plan)
     plan.do("trim", tuple(sorted(plan.blocked | plan.edges | plan.planes)))
@@ -199,8 +199,9 @@ def _running(plan: Plan) -> None:
 
 
 def _stream_large_outputs(plan: Plan) -> None:
-    """What is larger than the caches is gone from them before it is read again: a kernel that goes
-    through half of what all cores share leaves as little of its results there."""
+    """Writes large outputs past the caches. An output larger than the caches is evicted before it
+    is read again, so a kernel that touches more than half of the shared cache should leave little
+    of its results there."""
     stores = plan.kernel.src
     written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
     slots = {s.src[0].src[0] for s in stores}
@@ -212,8 +213,8 @@ def _stream_large_outputs(plan: Plan) -> None:
 
 
 def _fills_lines(store: UOp) -> bool:
-    """Whether rows begin on cache lines, or where the row before them ended: a line that is written
-    past the cache at one end and through it at the other is moved twice."""
+    """Whether rows begin on cache lines, or where the row before them ended. A line that is written
+    partly past the cache and partly through it is transferred twice."""
     written = store.src[0]
     steps, run = affine(written.src[1])[0], written.dtype.itemsize
     for loop in reversed(own_ranges(store)):
@@ -302,12 +303,12 @@ def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
 
 
 def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether p = outer*size + inner serves every use of the two.
+    """Whether p = outer*size + inner can replace both loops in every use.
 
-    In a kernel that reduces, guards may take the quotient of p: convolutions merge their pixels,
-    because a masked vector over merged pixels is what packing wants. If rows of pixels are shorter
-    than a vector, addresses may take it too; if they are no whole number of vectors, or few, those
-    of what is packed may.
+    In a kernel that reduces, guards may use the quotient of p: convolutions merge their pixels,
+    because packing works best with a masked vector over merged pixels. If rows of pixels are
+    shorter than a vector, addresses may use it, too. If rows are not a whole number of vectors, or
+    few, the addresses of packed operands may.
     """
     width, pair = size_of(inner), {outer, inner}
     reduces = bool(plan.sums)
@@ -340,8 +341,8 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
 
 
 def _planes(plan: Plan, closer: UOp) -> list[UOp]:
-    """The loop around a plane of pixels that is large without it, if masks of a sum see it. Merged
-    with the pixels it would only hide where a tap is border for all of them."""
+    """The loop around a plane of pixels that is large by itself, if masks of a sum depend on it.
+    Merged with the pixels, it would only hide that a tap is border for all of them."""
     if closer.op is not Ops.STORE or not plan.sums or plan.stages or plan.target.has_groups:
         return []
     loops, inside = [*own_ranges(closer)], 1
@@ -352,7 +353,8 @@ def _planes(plan: Plan, closer: UOp) -> list[UOp]:
 
 
 def _packed(plan: Plan) -> frozenset[UOp]:
-    """What products lay out in panels: it is read in steady steps, wherever it came from."""
+    """The values that products pack into panels: panels are read in constant steps, however the
+    values are read."""
     found: set[UOp] = set()
     for one in contractions(plan, plan.nest("store")):
         found.update(one.columns.toposort())

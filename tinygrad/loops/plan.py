@@ -68,11 +68,11 @@ Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 
 @dataclass
 class Plan:
-    """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
-    loops whose turns say where a sum begins and ends, as those of pixels beside a border.
-    `planes`: loops over planes of pixels, whose turns say that whole taps are border.
-    `added`: stages that add up what blocks of rows give. `halves_are_less`: by vectors of half the
-    size its products would take less time."""
+    """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task.
+    `edges`: loops whose turn decides where a sum begins and ends, such as the loop over pixels near
+    a border. `planes`: loops over planes of pixels, whose turn decides whether whole taps are
+    border. `added`: stages that accumulate the results of blocks of rows. `halves_are_less`: its
+    products would be faster with vectors of half the size."""
 
     kernel: UOp
     target: Target

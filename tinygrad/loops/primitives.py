@@ -523,9 +523,9 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 
 
 def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
-    """Loads that step with this loop ask for the line that many turns ahead; all of them, or those
-    whose innermost loop is one of `inside`. Where that is another loop, a turn is long, and the
-    line is brought to the second cache only.
+    """Loads that advance with this loop prefetch the line of `turns` later; all loads, or those
+    whose innermost loop is one of `inside`. If that is another loop, a turn is long, and the line
+    is only brought to the second cache.
 
     Requires: the loops exist.
 

@@ -57,8 +57,8 @@ PART_OF_A_LINE = 1.0
 the line may have to be loaded again."""
 
 HALVES = 0.85
-"""The part of the time that half vectors take at most where they are worth it: instructions are
-twice as many."""
+"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
+as many instructions."""
 
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
@@ -131,9 +131,10 @@ def best_tile(
     loads: int = 1,
     beside: bool = False,
 ) -> Tile:
-    """The tile with the fewest cycles, tails included; m*v accumulators, v vectors and one
-    broadcast fit in the registers. A vector takes as long as so many `loads`; `beside` others in
-    its panel, a tile that is no whole number of lines shares one with the next."""
+    """The tile with the fewest cycles, remainders included. m*v accumulators, v vectors and one
+    broadcast must fit in the registers. A vector read costs as much as `loads` loads. `beside`:
+    tiles lie beside each other in a panel, so one that is no whole number of cache lines shares a
+    line with the next."""
     vectors = ceil(columns / lanes)
     best: Tile | None = None
     for v in range(1, MOST_VECTORS + 1):
@@ -161,8 +162,8 @@ def best_tile(
 
 
 def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> bool:
-    """Whether a processor that computes one of its widest vectors at a time, but two of half their
-    size, is better off with these: much of the last wide one would be empty."""
+    """Whether a processor that computes one of its widest vectors at a time, or two of half the
+    size, is faster with these, because much of the last wide vector would be empty."""
     if target.fma_ports > 1:
         return False
     whole, half = (
@@ -173,8 +174,8 @@ def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> b
 
 
 def _addresses(height: int, run: int) -> int:
-    """How many addresses a tile of rows has that no other one is a fixed distance from, beyond
-    those that there are registers for."""
+    """How many separate addresses the rows of a tile need, since they have no fixed distance from
+    another row, beyond those that there are registers for."""
     if not run or run % height == 0:
         return 0
     count = height // run if height % run == 0 else height

@@ -27,8 +27,8 @@ from tinygrad.uop.op import Ops
 
 
 def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) -> None:
-    """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
-    depend on go outside."""
+    """Fills a panel by loops of its own, with the widest vectors that memory allows. Loops that
+    masks depend on go outside."""
     filled = _as_memory_runs(plan, one, name)
     lanes, inner, across = plan.lanes, filled[-1] if filled else "", f"{name}.{column}"
     loads = reads_of(plan.stages[name].src[0].toposort())

@@ -128,17 +128,17 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
 # ---- the next row --------------------------------------------------------------------------------
 
 SHORTEST_ROW = 8192
-"""Bytes that a processor reads ahead by itself."""
+"""Bytes that a processor prefetches by itself."""
 
 LONG = 8
-"""Operations of one node, for each element, beside which memory keeps up: an exponential."""
+"""Operations of one node, for each element, that give memory time to keep up: an exponential."""
 
 
 def ask_for_the_next_row(plan: Plan) -> None:
-    """Where a row is gone through several times the first pass waits for memory, and later ones
-    find the row in the cache. So they ask for the next one, if both fit the cache well. A processor
-    has no room for all that a short pass asks for, and forgets the rest: all passes ask, unless
-    one of them computes for so long that memory keeps up."""
+    """If several passes go through a row, the first waits for memory and the later ones find the
+    row in the cache. So the later passes prefetch the next row, if both easily fit in the cache. A
+    processor drops prefetches when a short pass issues too many: so all passes prefetch, unless one
+    of them computes so long that memory keeps up."""
     outer = plan.nest("store").loops
     rows = [r for r in outer if role_of(r) in ("LOOP", "PARALLEL")]
     passes = [n for n in plan.sums if n.ranges and n.ranges <= {*rows}]

@@ -32,12 +32,13 @@ EMPTY = 1.5
 """The most lanes of whole vectors, relative to those in use."""
 
 LEAST_ROWS = 2
-"""Whole rows of results are a tile where at least so many fit, which share what they load: they are
+"""Whole rows of results become a tile if at least so many fit: they share their loads, and are
 written in the order of memory."""
 
 
 class Stencil(NamedTuple):
-    """The side of a sum that moves with the `row` and the `column` of its result, by a tap each."""
+    """The operand of a sum that moves with the `row` and the `column` of its result, each by a
+    tap."""
 
     window: UOp
     row: Pair
@@ -45,7 +46,7 @@ class Stencil(NamedTuple):
 
 
 def stencil(plan: Plan) -> bool:
-    """Keeps the window and tiles the nest, if it is one of these."""
+    """Stages the window and tiles the nest, if the kernel is one of these."""
     found = _found(plan)
     lanes = _lanes(plan, found) if found else 0
     if not found or not lanes:
@@ -107,7 +108,7 @@ def _found(plan: Plan) -> Stencil | None:
 
 
 def _lanes(plan: Plan, found: Stencil) -> int:
-    """Lanes of a vector along the row; 0 where too many would be empty."""
+    """The lanes of a vector along the row; 0 if too many would be empty."""
     lanes, size = plan.lanes, size_of(plan.loops[found.column[0]])
     while lanes // 2 >= size:
         lanes //= 2
