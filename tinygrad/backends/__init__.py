@@ -58,7 +58,8 @@ NOT_BUILT = tuple(name for name, module in DEVICES.items() if find_spec(module) 
 
 
 def canonicalize(name: str) -> str:
-    """One spelling of each device: upper case, no alias, no `:0`; after DISK an absolute path.
+    """The canonical form of a device's name: upper case, no alias, no `:0`; after DISK an absolute
+    path.
 
     >>> canonicalize("cpu:0"), canonicalize("llvm"), canonicalize("gpu:1")
     ('CPU', 'CPU', 'CL:1')
@@ -75,12 +76,13 @@ def canonicalize(name: str) -> str:
 
 
 def keeps(name: object) -> TypeGuard[str]:
-    """Whether a device, by its one spelling, holds bytes and runs no kernels."""
+    """Whether a device, given by its canonical name, only holds bytes and runs no kernels."""
     return isinstance(name, str) and (name in KEEPING or name.startswith("DISK:"))
 
 
 def known(name: str) -> str:
-    """The one spelling of a device that has a backend; DeviceError with those that there are."""
+    """The canonical name of a device that has a backend; DeviceError, which lists those that exist,
+    if it has none."""
     if not isinstance(name, str):
         raise ArgumentError(
             f"device {name!r} of type {type(name).__name__}; legal are names; to change a dtype: "
@@ -101,7 +103,8 @@ def names() -> list[str]:
 
 
 def open_device(name: str, cache: Any = None) -> Backend:
-    """The device called `name`. Raises `DeviceError`, which says why, if it can't be had."""
+    """Opens the device called `name`. Raises `DeviceError`, with the reason, if that is
+    impossible."""
     kind, _, index = known(name).partition(":")
     if kind not in DEVICES:
         return open_outside(kind, int(index or 0), cache)
@@ -112,7 +115,7 @@ def open_device(name: str, cache: Any = None) -> Backend:
 
 
 def why_absent(name: str) -> str | None:
-    """A sentence why this device can't be opened on this machine; None if it can."""
+    """A sentence that says why this device can't be opened on this machine; None if it can."""
     try:
         open_device(name)
     except (TinygradError, ImportError, OSError) as error:
@@ -121,5 +124,5 @@ def why_absent(name: str) -> str | None:
 
 
 def default_device() -> str:
-    """The device that the environment asks for (DEV=CL, CL=1, ...), else the CPU."""
+    """The device that the environment selects (DEV=CL, CL=1, ...), else the CPU."""
     return canonicalize(requested_device() or "CPU")

@@ -16,7 +16,7 @@ FP8_NAN = {dtypes.fp8e4m3: 0x7F, dtypes.fp8e5m2: 0x7E}
 
 
 def encode(value: ConstType, dtype: DType) -> int:
-    """The bits of `value`, which is a number of `dtype`, as a whole number.
+    """The bits of `value`, a number of `dtype`, as an integer.
 
     >>> hex(encode(1.0, dtypes.bfloat16)), encode(-1, dtypes.int8), hex(encode(1.5, dtypes.fp8e5m2))
     ('0x3f80', 255, '0x3e')
@@ -33,7 +33,7 @@ def encode(value: ConstType, dtype: DType) -> int:
 
 
 def decode(bits: int, dtype: DType) -> ConstType:
-    """The number whose bits these are."""
+    """The number that these bits represent."""
     raw = bits.to_bytes(dtype.itemsize, "little")
     if dtype.fmt is not None:
         return struct.unpack("<" + dtype.fmt, raw)[0]  # type: ignore[no-any-return]
@@ -58,6 +58,6 @@ def _fp8_number(bits: int, dtype: DType) -> float:
 
 @functools.cache
 def _fp8_values(dtype: DType) -> dict[float, int]:
-    """The numbers that are not negative and their bits."""
+    """The bits of each non-negative number."""
     values = ((_fp8_number(bits, dtype), bits) for bits in range(0x80))
     return {value: bits for value, bits in values if value == value}

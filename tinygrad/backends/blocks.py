@@ -22,7 +22,7 @@ CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
 
 
 def size_class(nbytes: int, unit: int = UNIT) -> int:
-    """The size of the block that serves `nbytes`: one of few, so that freed ones fit again, and a
+    """The size of the block for `nbytes`: one of few sizes, so that freed blocks fit again, and a
     multiple of `unit`.
 
     >>> size_class(1), size_class(1_000_000)
@@ -33,9 +33,9 @@ def size_class(nbytes: int, unit: int = UNIT) -> int:
 
 
 class Blocks(Generic[Block]):
-    """`make(size)` raises `refusal` where the driver has no more; `release` gives a block back.
-    `limit` bytes are kept. A block has at most `largest` bytes (0: any number): sizes are not
-    rounded up beyond that, and more is refused."""
+    """A pool of blocks. `make(size)` raises `refusal` if the driver has no more memory; `release`
+    gives a block back to the driver. At most `limit` bytes are kept. A block has at most `largest`
+    bytes (0: any number): sizes are not rounded up beyond that, and larger requests are refused."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Blocks(Generic[Block]):
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> tuple[Block, int]:
-        """A block of at least `nbytes` bytes, and its size. Before the driver's refusal is final
-        it gets back all that is kept, and is asked for no more than what is needed."""
+        """A block of at least `nbytes` bytes, and its size. If the driver refuses, it gets back
+        everything that is kept, and is asked again for no more than is needed."""
         if 0 < self.largest < nbytes:
             raise OutOfMemory(f"[allocate] {nbytes:,} bytes; a buffer takes {self.largest:,}")
         size = size_class(nbytes)
@@ -73,8 +73,8 @@ class Blocks(Generic[Block]):
         return self.make(size), size
 
     def keep(self, block: Block, size: int) -> None:
-        """A block of this size that nobody needs now. May be called by a finalizer at any moment,
-        so it never waits."""
+        """Returns a block of this size that is no longer needed. A finaliser may call it at any
+        moment, so it never waits."""
         self._returned.append((block, size))
         if self._lock.acquire(blocking=False):
             try:
@@ -83,13 +83,13 @@ class Blocks(Generic[Block]):
                 self._lock.release()
 
     def trim(self, limit: int) -> None:
-        """Give blocks back until at most `limit` bytes are kept."""
+        """Gives blocks back to the driver until at most `limit` bytes are kept."""
         with self._lock:
             self._sort_returned()
             self._give_back(limit)
 
     def _sort_returned(self) -> None:
-        """Put returned blocks into the lists; the lock is held."""
+        """Moves returned blocks into the lists; the lock is held."""
         while self._returned:
             block, size = self._returned.popleft()
             self._freed.setdefault(size, []).append(block)

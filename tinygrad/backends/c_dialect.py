@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tinygrad.backends.statements import Words
 from tinygrad.base.dtype import DType, dtypes
 
-# What vectors are called: this word and the number of lanes, in every dialect.
+# The name of vector types: this word and the number of lanes, in every dialect.
 VECTOR_WORDS = {
     dtypes.bool: "char",  # 0 or -1 in each lane, as vector comparisons give
     dtypes.index: "long",
@@ -65,15 +65,15 @@ def lanewise(names: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect(Words):
-    """One language. Templates are filled by `str.format` with the names in their braces."""
+    """One language. Templates are filled in by `str.format` with the names in their braces."""
 
     types: Mapping[DType, str]
     vector_words: Mapping[DType, str]
-    bool_memory: str  # what a bool is where it is stored
+    bool_memory: str  # the type of a stored bool
     head: str
     pointer: str  # a parameter that points to a buffer
     picked: str  # declares a pointer to one of several buffers
-    begin: str  # a line that makes such a parameter the pointer `name`; empty if it is
+    begin: str  # a line that turns such a parameter into the pointer `name`; empty if it is one
     local: str  # declares scratch memory
     literal: str  # a vector of `lanes`
     splat: str  # a vector of one `value` everywhere
@@ -84,19 +84,19 @@ class Dialect(Words):
     bits: str  # reinterpreted
     load: str  # of a vector
     store: str
-    take: str  # true once: writes `code` where a 0 stood
+    take: str  # true for one caller: writes `code` where a 0 was
     specials: Mapping[str, str]
-    longs: str = "l"  # what whole numbers of 64 bits end with
-    single: str = ""  # what the names of functions of one float end with
+    longs: str = "l"  # suffix of 64-bit integers
+    single: str = ""  # suffix of functions of one float
     typedef: str = ""  # makes a vector type
     wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
     bound: str = "const {type} {name}"  # a parameter that is a bound variable
     compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`
     spaces: tuple[str, str] = ("", "")  # words before a type: in a buffer, in scratch memory
     widest: int = 16  # lanes of the longest vector
-    exchange: str = ""  # what another lane of the warp has
+    exchange: str = ""  # the value of another lane of the warp
     as_bits: frozenset[DType] = frozenset((dtypes.bfloat16, *dtypes.fp8s))
-    """Floats that are held as the whole numbers of their bits; half is converted by helpers."""
+    """Floats that are held as integers of their bits; helpers convert half."""
 
 
 C = Dialect(
@@ -146,7 +146,7 @@ C = Dialect(
     ),
 )
 
-# For compilers that have no _Float16: half is a whole number of 16 bits, as bfloat16 is.
+# For compilers without _Float16: half is an integer of 16 bits, as bfloat16 is.
 C_BITS = replace(
     C,
     name="C without half",
@@ -161,7 +161,7 @@ OPENCL = Dialect(
     vector_words=VECTOR_WORDS | {dtypes.float16: "ushort"},
     bool_memory="char",
     head="__kernel void {name}({parameters}) {{",
-    # A buffer of OpenCL can't be entered at any byte, so it comes with the place where it begins.
+    # An argument of OpenCL can't point into a buffer, so the offset is passed beside it.
     pointer="__global char* {name}_whole, const long {name}_at",
     picked="__global {type}* {name} = {value};",
     begin="__global {type}* restrict {name} = (__global {type}*)({name}_whole+{name}_at);",
@@ -210,8 +210,8 @@ OPENCL_HALF = replace(
     as_bits=C.as_bits,
 )
 
-# A vector in memory that may lie at any element has a `packed` type. The compiler is told how many
-# lanes a group has, so that it takes no more registers than so many can have. A comparison of
+# A vector in memory that may be aligned to elements only has a `packed` type. The compiler is told
+# the number of lanes in a group, so that it limits the registers accordingly. A comparison of
 # vectors gives bools, which are 0 and 1 as numbers.
 METAL = Dialect(
     name="Metal",

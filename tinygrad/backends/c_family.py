@@ -57,7 +57,7 @@ WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
 
 
 class CRenderer:
-    """Functions of one dialect. `entry` adds `name_run` with the CPU's calling convention."""
+    """Functions in one dialect. `entry` adds `name_run` with the CPU's calling convention."""
 
     def __init__(self, dialect: Dialect = C, entry: bool = False) -> None:
         self.dialect = dialect
@@ -70,7 +70,7 @@ class CRenderer:
 
 
 class _Function(Writer):
-    """One function while it is written."""
+    """One function under construction."""
 
     def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
         super().__init__(program, dialect)
@@ -149,19 +149,19 @@ class _Function(Writer):
         return self.narrow(node, f"({a}{operator}{b})")
 
     def narrow(self, node: UOp, text: str) -> str:
-        """`text` cut to the node's size where C computes with int."""
+        """`text` truncated to the node's size, since C computes with int."""
         short = dtypes.is_int(node.dtype) and node.dtype.itemsize < 4
         return f"(({self.type(node.dtype)}){text})" if short and node.op in WRAPPING else text
 
     def may_overflow(self, node: UOp) -> bool:
-        """Whether this language leaves open what an integer too large becomes."""
+        """Whether overflow of this integer is undefined in the language."""
         if self.dialect.wraps or node.op not in WRAPPING:
             return False
         scalar = node.dtype.scalar()
         return scalar in dtypes.sints or scalar in (dtypes.uint8, dtypes.uint16)
 
     def as_unsigned(self, node: UOp, function: Callable[..., str]) -> str:
-        """`function` of the sources' texts, computed on unsigned numbers of 32 or 64 bits."""
+        """`function` of the sources' texts, computed on unsigned integers of 32 or 64 bits."""
         dtype = node.dtype
         wide = dtypes.uint64 if dtype.scalar().itemsize == 8 else dtypes.uint32
         if dtype.count == 1:
@@ -194,8 +194,8 @@ class _Function(Writer):
         return f"({self.number(1.0, node.dtype.scalar())}/{self.ref(node.src[0])})"
 
     def maximum(self, node: UOp) -> str:
-        """NaN if either is: the first is chosen if it is larger or NaN. Zeros are added: that is
-        0.0 unless both are -0.0."""
+        """NaN if either operand is: the first is chosen if it is larger or NaN. Two zeros are
+        added, which gives 0.0 unless both are -0.0."""
         first, second = node.src
         if node.dtype.scalar() is dtypes.bool:
             return self.binary(node)
@@ -221,8 +221,8 @@ class _Function(Writer):
         return self.choose(node.dtype, self._as_mask(node) or condition, yes, no)
 
     def _as_mask(self, node: UOp) -> str:
-        """The condition of a WHERE, if that is a comparison for it alone, of numbers as long as
-        what is chosen: as it comes, which compilers find a minimum in."""
+        """The condition of a WHERE, if it is a comparison used only there, of numbers as wide as
+        the values: it is left as it is, so that compilers recognise a minimum."""
         condition = node.src[0]
         if condition not in self.once or condition.op not in COMPARES:
             return ""
@@ -331,7 +331,7 @@ class _Function(Writer):
         self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
 
     def pick(self, node: UOp) -> None:
-        """One of few by comparing."""
+        """One of a few, by comparisons."""
         number, *choices = node.src
         at, texts = self.atom(number), [self.ref(choice) for choice in choices]
         value = halved(texts, lambda middle, low, high: f"({at}<{middle}?{low}:{high})")
@@ -375,8 +375,8 @@ class _Function(Writer):
         self.line(condition + self.dialect.store.format(value=text, **facts))
 
     def vector_facts(self, node: UOp, dtype: DType) -> dict[str, Any]:
-        """What the templates of a load and a store of a vector need. It is packed where it may lie
-        at any element."""
+        """The values that the templates for loading and storing a vector need. The type is packed
+        if the vector may be aligned to elements only."""
         pointer, aligned = node.src[0], node.arg[0]
         facts = {"type": self.type(dtype), "pointer": self.ref(pointer), "count": dtype.count}
         while pointer.op is Ops.INDEX:
@@ -385,7 +385,7 @@ class _Function(Writer):
         return facts | {"space": self.dialect.spaces[pointer.op is Ops.LOCAL], "packed": packed}
 
     def fault(self, node: UOp) -> None:
-        """Who finds the first word 0 writes."""
+        """The first to find a fault claims the first word and writes the others."""
         words, failed, *operands = node.src
         pointer = self.ref(words)
         take = self.dialect.take.format(pointer=pointer, code=node.arg)
@@ -403,7 +403,7 @@ class _Function(Writer):
             self.line("}")
 
     def guard(self, node: UOp) -> str:
-        """A value, or another one where a fault is told."""
+        """A value, or another one in the branch that reports a fault."""
         value, other, *fault = node.src
         self.fault(UOp(Ops.FAULT, dtypes.void, tuple(fault), node.arg))
         return f"({self.ref(fault[1])}?{self.ref(other)}:{self.ref(value)})"

@@ -22,7 +22,7 @@ BY_FLOAT = (dtypes.float16, dtypes.bfloat16)  # written as a float, which is con
 
 
 class Writer(Statements):
-    """Statements whose values are those of a dialect."""
+    """Statements whose expressions are in a dialect."""
 
     def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
         super().__init__(program, dialect)
@@ -56,7 +56,7 @@ class Writer(Statements):
         return text if dtype is dtypes.float32 else f"({self.type(dtype)})({text})"
 
     def is_bits(self, dtype: DType) -> bool:
-        """Whether this float type is held as the whole number of its bits."""
+        """Whether this float type is held as the integer of its bits."""
         return dtype in self.dialect.as_bits
 
     def type(self, dtype: DType) -> str:
@@ -99,7 +99,7 @@ class Writer(Statements):
         return f"({text}!=0)" if node.dtype.scalar() is dtypes.bool else text
 
     def into_lane(self, text: str, dtype: DType) -> str:
-        """A scalar's text as a lane of `dtype`: true is -1 there."""
+        """A scalar's text as a lane of `dtype`, in which true is -1."""
         return f"-{text}" if dtype.scalar() is dtypes.bool else text
 
     def lanes(self, dtype: DType, function: Callable[[int], str]) -> str:
@@ -116,5 +116,5 @@ class Writer(Statements):
         return template.format(type=self.type(dtype), value=text)
 
     def truth(self, dtype: DType, text: str, old: DType) -> str:
-        """A vector of bools from one of `old` numbers."""
+        """A vector of bools from one of numbers of the dtype `old`."""
         return self.compared(dtype, f"({text}!=({self.types[old]})0)")

@@ -16,16 +16,16 @@ from tinygrad.base.target import Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 ALIGNMENT = 64
-"""Bytes to which blocks of memory that hosts can address are aligned. Kernels rely on it where
-they write; what they read may be other libraries' memory, which lies anywhere."""
+"""The alignment in bytes of memory blocks that hosts can address. Kernels rely on it for what they
+write; what they read may be another library's memory, with any alignment."""
 
 
 class TensorView(NamedTuple):
-    """A buffer as a tensor of elements of `itemsize` bytes, of which a kernel copies boxes: its
-    sizes, its strides but the first one, which is 1, and the boxes' shape; the fastest axis first.
-    Boxes come to rows of 128 bytes, swizzled (`codegen/access`)."""
+    """A buffer as a tensor of elements of `itemsize` bytes, from which a kernel copies boxes: its
+    sizes, its strides except the first, which is 1, and the shape of the boxes; the fastest axis
+    first. Boxes are stored in rows of 128 bytes, swizzled (`codegen/access`)."""
 
-    buffer: int  # its place among the kernel's
+    buffer: int  # its position among the kernel's
     itemsize: int
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -34,15 +34,16 @@ class TensorView(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel of a segment; buffers and values are positions in the segment's two tables.
+    """One kernel of a segment; buffers and values are given as positions in the segment's two
+    tables.
 
-    `function` is what `Queue.load` returned. The kernel's argument table holds the pointers of
-    `buffers` first, then `values` as signed 64-bit integers (bound variables).
-    On a CPU `grid[0]` counts tasks, which any thread may take in any order, and `scratch` bytes
-    are lent to each thread. On a GPU `grid` counts work-groups and `block` work-items of each.
-    `work` is a rough guess of the whole launch's nanoseconds on one core, 0 if unknown: a CPU
-    shares small kernels with nobody and wakes sleeping helpers only for enough work.
-    `tensors` are arguments after the values, on devices whose kernels copy boxes of them.
+    `function` is what `Queue.load` returned. The kernel's argument table holds first the pointers
+    of `buffers`, then `values` as signed 64-bit integers (bound variables). On a CPU `grid[0]` is
+    the number of tasks, which any thread may run in any order; each thread gets `scratch` bytes. On
+    a GPU `grid` is the number of work-groups, and `block` the work-items of each. `work` estimates
+    the nanoseconds of the whole launch on one core, 0 if unknown: a CPU runs small kernels on one
+    thread, and wakes sleeping threads only for enough work. `tensors` are arguments after the
+    values, on devices whose kernels copy boxes of them.
     """
 
     function: Any
@@ -62,58 +63,58 @@ class Renderer(Protocol):
 
 
 class Compiler(Protocol):
-    """Source → binary. Binaries are kept on disk by kernel, Target, `version` and a stamp of this
-    package's code, and found before anything is rendered."""
+    """Source → binary. Binaries are stored on disk by kernel, Target, `version` and a stamp of this
+    package's code, and are looked up before anything is rendered."""
 
     @property
     def version(self) -> str:
-        """Text that changes whenever a renderer or a compiler from elsewhere gives other code."""
+        """Text that changes whenever an external renderer or compiler may produce other code."""
 
     def compile(self, source: str) -> bytes:
-        """Raises `CompileError` (base.errors) with the compiler's words."""
+        """Raises `CompileError` (base.errors) with the compiler's message."""
 
     def disassemble(self, binary: bytes) -> str:
-        """What DEBUG=7 shows."""
+        """The text that DEBUG=7 shows."""
 
 
 class Memory(Protocol):
-    """The bytes of one device. A handle is opaque to everyone but its own queue."""
+    """The memory of one device. A handle is opaque to everything but its own queue."""
 
     def allocate(self, nbytes: int) -> Any:
         """A block of at least `nbytes` bytes, 64-byte aligned where pointers exist.
 
-        Freed blocks are kept and reused, bounded. Raises `OutOfMemory` (base.errors)."""
+        A limited amount of freed blocks is kept and reused. Raises `OutOfMemory` (base.errors)."""
 
     def free(self, handle: Any, nbytes: int) -> None:
-        """Kernels that were run before may still use the block: what is given out again comes
+        """Kernels that were run before may still use the block: work on the next owner's data is
         later in the queue."""
 
     def write(self, handle: Any, data: memoryview, offset: int = 0) -> None:
-        """Overwrites bytes, after all kernels that were run before. `data` is the caller's again
+        """Overwrites bytes, after all kernels that were run before. The caller may reuse `data`
         when this returns."""
 
     def read(self, handle: Any, nbytes: int, offset: int = 0) -> bytearray | memoryview:
-        """The bytes, after all kernels that were run before; where the host can address them, they
-        themselves, else a copy."""
+        """The bytes, after all kernels that were run before: the memory itself if the host can
+        address it, else a copy."""
 
     def view(self, handle: Any, offset: int) -> Any:
-        """A handle `offset` bytes into another; the caller keeps the whole alive."""
+        """A handle `offset` bytes into another one, which the caller keeps alive."""
 
     def borrow(self, data: memoryview) -> Any | None:
-        """A handle to bytes of the host that others own and keep (a mapped file, another library's
-        array), aligned to their elements and no more; None where the device can't address them."""
+        """A handle to host memory that others own and keep alive (a mapped file, another library's
+        array), aligned only to its elements; None if the device can't address it."""
 
     def address(self, handle: Any) -> int | None:
-        """Where the host finds the bytes; None if it can't address them."""
+        """The host address of the bytes; None if the host can't address them."""
 
 
 class Segment(Protocol):
-    """A prepared list of kernels: built once, run many times with other tables."""
+    """A prepared list of kernels: built once, run many times with different tables."""
 
     def run(
         self, buffers: Sequence[Any], values: Sequence[int], timed: bool = False
     ) -> list[float]:
-        """Run the kernels in order; with `timed`, wait and return seconds of each kernel.
+        """Runs the kernels in order; with `timed`, waits and returns the seconds of each kernel.
 
         Kernels of one segment, and segments of one queue, see each other's writes in order."""
 
@@ -122,18 +123,18 @@ class Queue(Protocol):
     """Runs binaries on one device."""
 
     def load(self, binary: bytes, name: str) -> Any:
-        """The function called `name` in `binary`, ready for a Launch. Cheap; no compiler."""
+        """The function called `name` in `binary`, ready for a Launch. Fast; no compiler runs."""
 
     def segment(self, launches: Sequence[Launch]) -> Segment:
         """The kernels, prepared."""
 
     def synchronize(self) -> None:
-        """Returns when all that was run is over; raises `DeviceError` if it failed."""
+        """Returns when all work has finished; raises `DeviceError` if it failed."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What `backends/<name>/__init__.py` returns from `open_device(index, cache)`. The cache keeps
+    """What `backends/<name>/__init__.py` returns from `open_device(index, cache)`. The cache stores
     bytes on disk, for a backend that compiles something of its own (the CPU's runner)."""
 
     target: Target
@@ -142,6 +143,6 @@ class Backend:
     memory: Memory
     queue: Queue
     copy_from: Callable[[Any, Memory, Any, int], None] | None = None
-    """Bytes of another device of this kind, without the host: a handle here, the other's memory, a
-    handle there, how many. What the two devices do meanwhile touches neither; when it returns the
-    bytes are here."""
+    """Copies bytes from another device of this kind without the host: a handle here, the other's
+    memory, a handle there, the number of bytes. Concurrent work of the two devices touches neither;
+    when the function returns the bytes are here."""

@@ -33,7 +33,7 @@ shutil, subprocess, tempfile = later("shutil"), later("subprocess"), later("temp
 
 CODEGEN_LEVEL = 1  # 0 makes matrix products 4 times slower; 2 takes 5 to 20 percent longer
 NO_STRENGTH_REDUCTION = "-disable-lsr"
-"""A third of the time that LLVM takes: addresses already move by one addition a turn."""
+"""It takes a third of LLVM's time; addresses already advance by one addition a turn."""
 
 LISTINGS = 64  # sources remembered for `disassemble`
 
@@ -52,7 +52,7 @@ class LLVMCompiler:
         return f"llvmlite {llvmlite_version()} level {CODEGEN_LEVEL}"
 
     def compile(self, source: str) -> bytes:
-        """The object file of one module. Raises `CompileError` with LLVM's words."""
+        """The object file of one module. Raises `CompileError` with LLVM's message."""
         binary = self._emit(source, as_object=True)
         self._sources[binary] = source
         return binary
@@ -62,7 +62,7 @@ class LLVMCompiler:
         return self._emit(source, as_object=False).decode()
 
     def disassemble(self, binary: bytes) -> str:
-        """The assembly of an object: LLVM's own where this process compiled it (llvmlite has no
+        """The assembly of an object: LLVM's own if this process compiled it (llvmlite has no
         disassembler), else that of `objdump` if the machine has one."""
         source = self._sources.get(binary)
         return objdump(binary) if source is None else self.assembly(source)
@@ -81,7 +81,7 @@ class LLVMCompiler:
             module.close()
 
     def _machine(self) -> Any:
-        """This thread's own: making one takes as long as a small kernel."""
+        """One for each thread: making one takes as long as a small kernel."""
         made = getattr(self._machines, "machine", None)
         if made is None:
             made = self._machines.machine = self._new_machine()
@@ -108,8 +108,8 @@ def llvm_loaded() -> bool:
 
 @functools.cache
 def llvmlite_version() -> str:
-    """The version beside the package's folder: reading a file name is 20 ms faster than
-    `importlib.metadata`, which is asked only where there is no such folder."""
+    """The version according to the package's folder: reading a file name is 20 ms faster than
+    `importlib.metadata`, which is used only if there is no such folder."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         raise CompileError("LLVM comes with llvmlite: pip install llvmlite")
@@ -123,7 +123,7 @@ def llvmlite_version() -> str:
 
 @functools.cache
 def _llvm() -> Any:
-    """llvmlite's binding with every target ready."""
+    """llvmlite's binding, with every target initialised."""
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
@@ -203,7 +203,8 @@ sys.stdout.buffer.write(LLVMCompiler(target).compile(sys.stdin.buffer.read().dec
 
 
 def compile_in_child(source: str, target: Target) -> bytes:
-    """`compile` in a process of its own, so that an assertion of LLVM becomes a CompileError."""
+    """`compile` in a separate process, so that a failed assertion of LLVM becomes a
+    CompileError."""
     command = [sys.executable, "-c", CHILD, target.triple, target.cpu, target.features]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     result = subprocess.run(

@@ -15,19 +15,20 @@ from tinygrad.base.target import Target
 
 @dataclass(frozen=True)
 class Dialect:
-    """One kind of target. Templates are filled by `str.format` with the names in their braces."""
+    """One kind of target. Templates are filled in by `str.format` with the names in their
+    braces."""
 
-    triple: str  # what triples of it begin with
+    triple: str  # how its triples begin
     head: str  # the line that opens a function; `arguments` are listed where it has them
     attributes: str  # of the function; `lanes` of a group at most
     buffer: str = "ptr"  # a pointer to a buffer
-    promise: str = ""  # what is known of buffers
+    promise: str = ""  # attributes of buffers
     local: str = "ptr"  # a pointer to LOCAL memory
-    tensor: str = ""  # what a driver says of a buffer, for the engine that copies boxes of it
-    specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
+    tensor: str = ""  # the type of a buffer's descriptor, for the engine that copies boxes of it
+    specials: Mapping[str, str] = field(default_factory=dict)  # the intrinsic for each SPECIAL
     barrier: tuple[str, ...] = ()  # instructions
-    declared: tuple[str, ...] = ()  # what they call
-    exchange: tuple[str, tuple[str, ...]] = ("", ())  # an intrinsic, and what it is given
+    declared: tuple[str, ...] = ()  # the functions that they call
+    exchange: tuple[str, tuple[str, ...]] = ("", ())  # an intrinsic, and its arguments
     flags: str = ""  # of the module, as metadata from number 3 on
     tasks: bool = False  # a function runs many tasks, and is given tables; else one lane
     static_local: int = 0  # bytes of LOCAL memory that a function may declare; beyond, it is lent
@@ -73,7 +74,7 @@ PTX = Dialect(
     short_index=True,
 )
 
-# What the runtime would hand to kernels in hidden arguments, and these never ask for.
+# Hidden arguments that the runtime could pass to kernels, and that these never use.
 UNUSED = (
     *("implicitarg-ptr", "dispatch-ptr", "queue-ptr", "dispatch-id", "heap-ptr", "hostcall-ptr"),
     *("default-queue", "completion-action", "multigrid-sync-arg", "lds-kernel-id"),
@@ -89,7 +90,7 @@ AMDGPU = Dialect(
     specials={"task": f"{SREG}.ctaid.x"}
     | {f"gid{axis}": f"llvm.amdgcn.workgroup.id.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"llvm.amdgcn.workitem.id.{word}" for axis, word in AXES.items()},
-    # lanes of a group wait for each other, and for what they wrote
+    # lanes of a group synchronise, and see what the others wrote
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

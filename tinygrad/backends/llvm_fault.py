@@ -11,7 +11,7 @@ from tinygrad.uop.op import GroupOp
 
 
 def guard(writer: Writer, node: UOp) -> None:
-    """A value, or another one where a fault is told."""
+    """A value, or another one in the branch that reports a fault."""
     value, other = node.src[:2]
     before = writer.label
     told = fault(writer, node, 2)
@@ -20,8 +20,8 @@ def guard(writer: Writer, node: UOp) -> None:
 
 
 def fault(writer: Writer, node: UOp, first: int = 0) -> str:
-    """One test, of the sources from `first` on; off the way, the first failing lane is reported
-    unless another one was. The way goes on behind the block that is returned."""
+    """One check, of the sources from `first` on. In a cold branch the first failing lane is
+    reported, unless another fault was. Code continues in the block that is returned."""
     words, failed, *operands = node.src[first:]
     count = failed.dtype.count
     lanes = f"i{8 * count}"
@@ -54,8 +54,8 @@ def fault(writer: Writer, node: UOp, first: int = 0) -> str:
 
 
 def _any(writer: Writer, mask: UOp) -> str:
-    """Whether one lane is true. Bits of a mask may be moved where it compares what only a
-    register of 64 bytes holds: see `Writer.as_bytes`."""
+    """Whether any lane is true. Bits of a mask may be moved if it compares values that only fit a
+    register of 64 bytes: see `Writer.as_bytes`."""
     bools, failed = mask.dtype, writer.ref(mask)
     if bools.count == 1:
         return failed
@@ -67,7 +67,7 @@ def _any(writer: Writer, mask: UOp) -> str:
 
 
 def _lane(writer: Writer, vector: UOp, number: str) -> str:
-    """The element of a number that is computed."""
+    """The element at a computed position."""
     if writer.dialect.picks_lanes:
         return writer.emit(f"extractelement {writer.typed(vector)}, {number}")
     found, kind = "", writer.types[vector.dtype.scalar()]
@@ -79,7 +79,7 @@ def _lane(writer: Writer, vector: UOp, number: str) -> str:
 
 
 def _compared(mask: UOp) -> DType:
-    """What a mask compares."""
+    """The dtype of the values that a mask compares."""
     while mask.src and mask.src[0].dtype is mask.dtype:
         mask = mask.src[0]
     return mask.src[0].dtype.scalar() if mask.op in GroupOp.Comparison else dtypes.bool

@@ -28,7 +28,7 @@ from tinygrad.uop.op import Ops
 
 
 class Frame(Protocol):
-    """What stands around the instructions of a function."""
+    """The code around the instructions of a function."""
 
     constants: set[str]  # lines above the function
 
@@ -39,20 +39,20 @@ class Frame(Protocol):
         """Names the number of the task, group or lane."""
 
     def pick(self, node: UOp) -> None:
-        """Names the source that a number picks."""
+        """Names the source that a number selects."""
 
     def finish(self) -> None:
-        """Ends what `special` began."""
+        """Closes what `special` opened."""
 
     def head(self, name: str) -> str:
         """The line that opens the function."""
 
     def attributes(self) -> str:
-        """Those of the function."""
+        """The attributes of the function."""
 
 
 class TaskFrame:
-    """A function that runs the tasks lo..hi-1, with tables of arguments and scratch memory."""
+    """A function that runs the tasks lo..hi-1, with tables of arguments and with scratch memory."""
 
     def __init__(self, writer: Writer, program: Sequence[UOp], dialect: Dialect) -> None:
         self.writer, self.program, self.dialect = writer, program, dialect
@@ -81,7 +81,7 @@ class TaskFrame:
             names[node] = emit(f"getelementptr i8, ptr %scratch, i64 {offset}")
 
     def special(self, node: UOp) -> None:
-        """The loop over tasks opens where the number of the task is first named."""
+        """The loop over tasks opens where the number of the task is first used."""
         assert node.arg[0] == "task", f"{node.arg[0]} on a CPU"
         writer, before = self.writer, self.writer.label
         writer.lines.append("  br label %tasks")
@@ -91,7 +91,7 @@ class TaskFrame:
         writer.lines.append("")
 
     def pick(self, node: UOp) -> None:
-        """From a table: of numbers, or of the places that pointers have among the arguments."""
+        """From a table: of numbers, or of the positions of pointers among the arguments."""
         number, *choices = node.src
         if any(choice.op not in (Ops.CONST, Ops.PARAM) for choice in choices):
             choose(self.writer, node)
@@ -171,7 +171,7 @@ class LaneFrame:
             self.constants.add(f"{name} = internal {where}")
 
     def special(self, node: UOp) -> None:
-        """The machine's number, which has 32 bits and is below its size."""
+        """The hardware's number, which has 32 bits and is below its size."""
         name, size = node.arg
         call = self.writer.call(self.dialect.specials[name], "i32", types="")
         value = self.writer.emit(call.replace("call i32", f"call range(i32 0, {size}) i32"))
@@ -183,17 +183,17 @@ class LaneFrame:
         choose(self.writer, node)
 
     def finish(self) -> None:
-        """A lane has nothing to end."""
+        """A lane has nothing to close."""
 
 
 def name_variable(writer: Writer, node: UOp, value: str) -> None:
-    """An argument of 64 bits, as the variable's type."""
+    """An argument of 64 bits, converted to the variable's type."""
     kind = writer.type(node.dtype)
     writer.names[node] = value if kind == "i64" else writer.emit(f"trunc i64 {value} to {kind}")
 
 
 def choose(writer: Writer, node: UOp) -> None:
-    """One of few by comparing."""
+    """One of a few, by comparisons."""
     number, *choices = node.src
     is_pointer = choices[0].op is Ops.PARAM
     if is_pointer and choices[0] in writer.spaces:

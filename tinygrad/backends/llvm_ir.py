@@ -85,22 +85,23 @@ _SAME_SIZE = ((dtypes.float32, dtypes.int32), (dtypes.float64, dtypes.int64))
 BITS_OF_A_VECTOR = {
     f.vec(n // f.itemsize): i.vec(n // f.itemsize) for f, i in _SAME_SIZE for n in (16, 32)
 }
-"""Vectors of AVX; a single number would go to another kind of register for its bits."""
+"""Vectors of AVX; the bits of a scalar would go to another kind of register."""
 ONE_IN_A_VECTOR = {f: f.vec(16 // f.itemsize) for f, _ in _SAME_SIZE}
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
 
 ROUNDS = 2
-"""LLVM tries to make one shuffle of each and all that it shuffles, which for a transposed square of
-16 takes a dozen milliseconds and finds nothing. After so many rounds a fence ends what it sees."""
+"""LLVM tries to combine each shuffle with all that it depends on, which takes a dozen milliseconds
+for a transposed square of 16, without success. After so many rounds a fence hides the earlier
+ones."""
 FENCED = (dtypes.float32, dtypes.float64)
 
 OFF = UOp.const(dtypes.bool, False)
 
 
 class LLVMRenderer:
-    """Functions for one Target, called as its dialect says."""
+    """Functions for one Target, with the calling convention of its dialect."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -121,7 +122,7 @@ class LLVMRenderer:
 
 
 class _Function(Writer):
-    """One function while it is written."""
+    """One function under construction."""
 
     def __init__(
         self,
@@ -210,7 +211,7 @@ class _Function(Writer):
         self.join(f"else{self.names[node.src[0]]}")
 
     def nothing(self, node: UOp) -> None:
-        """CONST is written where it is used; the frame names arguments and LOCAL memory."""
+        """CONST is emitted where it is used; the frame names arguments and LOCAL memory."""
 
     # ---- memory ----------------------------------------------------------------------------------
 
@@ -241,7 +242,7 @@ class _Function(Writer):
         self.names[node] = value
 
     def _guarded(self, instruction: str, kind: str, condition: str) -> str:
-        """The instruction's value behind a branch; zero where the condition is false."""
+        """The instruction's value from a branch; zero if the condition is false."""
         self.count += 1
         before, inside, after = self.label, f"inside{self.count}", f"after{self.count}"
         self.fork(condition, inside, after)
@@ -266,7 +267,7 @@ class _Function(Writer):
         return self.suffix(dtypes.uint8.vec(dtype.count) if kind_of(dtype) == BOOL else dtype)
 
     def _mask(self, node: UOp, count: int) -> str:
-        """One bool a lane, also where one bool stands for all lanes."""
+        """One bool for each lane, also if one bool stands for all lanes."""
         return self.ref(node) if node.dtype.count > 1 else self.splat("i1", self.ref(node), count)
 
     def store(self, node: UOp) -> None:
@@ -372,8 +373,8 @@ class _Function(Writer):
         self.names[node] = self.intrinsic(UNARY[node.op], node.dtype, self.ref(node.src[0]))
 
     def scaled(self, node: UOp) -> None:
-        """By AVX-512's instruction, which takes whole floats, where a vector is a register; else by
-        LLVM's function, which wants whole numbers and makes them floats again."""
+        """Scales by a power of two: by AVX-512's instruction, which takes float exponents, if a
+        vector is a register; else by LLVM's function, which takes integers."""
         value, number = node.src
         if node.dtype in SCALES:
             kind, every = self.type(node.dtype), f"i{node.dtype.count}"
@@ -405,10 +406,10 @@ class _Function(Writer):
         self.names[node] = self.emit(f"add {kind} {product}, {sources[2]}")
 
     def maximum(self, node: UOp) -> None:
-        """On floats the machine's maximum, which is its second operand where one is NaN, and a
-        choice of the first where that is NaN: off the chain of an accumulator, which is second.
-        Where zeros may meet, what heeds their signs: AVX-512's range, AVX's least of what is
-        negated, or LLVM's maximum."""
+        """On floats the hardware's maximum, which returns its second operand if one is NaN,
+        followed by a selection of the first if that is NaN: that is off the critical path of an
+        accumulator, which is second. If zeros may meet, an operation that respects their signs:
+        AVX-512's range, AVX's minimum of the negated operands, or LLVM's maximum."""
         first, second = node.src
         if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
             first, second = second, first
@@ -435,8 +436,8 @@ class _Function(Writer):
             self.names[node] = larger
 
     def _range(self, dtype: DType, a: str, b: str) -> str:
-        """The larger by AVX-512's instruction, which heeds the signs of zeros but takes a number
-        for a NaN; where one is NaN, so is their sum."""
+        """The larger by AVX-512's instruction, which respects the signs of zeros but prefers a
+        number to a NaN; so if one is NaN, their sum is taken."""
         kind, every = self.type(dtype), f"i{dtype.count}"
         given = (f"{kind} {a}", f"{kind} {b}", "i32 5", f"{kind} undef", f"{every} -1", "i32 4")
         types = f"{kind}, {kind}, i32, {kind}, {every}, i32"  # 5: the larger, with its own sign
@@ -445,9 +446,10 @@ class _Function(Writer):
         return self.choose(dtype, unordered, total, larger)
 
     def _negated_least(self, dtype: DType, a: str, b: str) -> str:
-        """The larger by AVX's minimum of what is negated, which is its second operand where one is
-        NaN or both are zeros. The bits of both orders together are then a NaN, or the zero with a
-        sign if there is one; else they are the same. In a tree of maxima negations cancel."""
+        """The larger by AVX's minimum of the negated operands, which returns its second operand if
+        one is NaN or both are zeros. Combining the bits of both orders gives a NaN, or the zero
+        with a sign if there is one; otherwise both are the same. In a tree of maxima the negations
+        cancel."""
         kind, bits = self.type(dtype), self.type(BITS_OF_A_VECTOR[dtype])
         a, b = (self.emit(f"fneg {kind} {each}") for each in (a, b))
         orders = ((a, b), (b, a))
@@ -457,8 +459,8 @@ class _Function(Writer):
         return self.emit(f"fneg {kind} {self.emit(f'bitcast {bits} {both} to {kind}')}")
 
     def _least_of_one(self, dtype: DType, a: str, b: str) -> str:
-        """The same in the first lane of a vector. LLVM's maximum of two numbers asks for a sign by
-        a branch, which no processor guesses."""
+        """The same in the first lane of a vector. LLVM's maximum of two scalars tests the sign by a
+        branch, which no processor can predict."""
         wide = ONE_IN_A_VECTOR[dtype]
         kind, one = self.type(wide), self.type(dtype)
         alone = [self.emit(f"insertelement {kind} poison, {one} {n}, i32 0") for n in (a, b)]
@@ -490,7 +492,7 @@ class _Function(Writer):
         self.names[node] = value
 
     def _cast_bfloat(self, value: str, old: DType, new: DType) -> str:
-        """To or from float32, by way of LLVM's own type: ours may be a whole number."""
+        """A cast to or from float32, by way of LLVM's own type: ours may be an integer."""
         own, wide = (self.vector(word, new.count) for word in ("bfloat", "float"))
         if new.scalar() is dtypes.bfloat16:
             value = self.emit(f"fptrunc {wide} {value} to {own}")
@@ -499,7 +501,7 @@ class _Function(Writer):
         return self.emit(f"fpext {own} {value} to {wide}")
 
     def _resize(self, old: DType, new: DType) -> str:
-        """The word between two floats, or two integers."""
+        """The instruction that converts between two floats, or two integers."""
         wider = self.width(new) >= self.width(old)
         if kind_of(new) == FLOAT:
             return "fpext" if wider else "fptrunc"
@@ -522,7 +524,7 @@ class _Function(Writer):
 
 
 def _space(pointer: str) -> str:
-    """What names of intrinsics say of the type of a pointer."""
+    """The part of an intrinsic's name for the type of a pointer."""
     return "p" + (pointer.rpartition("(")[2].rstrip(")") if "(" in pointer else "0")
 
 

@@ -23,7 +23,7 @@ VECTOR_UNITS = {
 
 
 def multiply(writer: Writer, node: UOp) -> None:
-    """One instruction of a unit that has no registers of its own."""
+    """One instruction of a unit without registers of its own."""
     if UNITS[node.arg].held is None:
         multiply_vectors(writer, node)
     elif UNITS[node.arg].is_staged:
@@ -33,7 +33,8 @@ def multiply(writer: Writer, node: UOp) -> None:
 
 
 def multiply_vectors(writer: Writer, node: UOp) -> None:
-    """A dot product of words in each lane; a single word of an operand goes to every lane."""
+    """A dot product of words in each lane; a single word of an operand is broadcast to every
+    lane."""
     first, second, total = node.src
     name, element = VECTOR_UNITS[node.arg]
     count = max(first.dtype.count, second.dtype.count)
@@ -61,7 +62,8 @@ def _as(writer: Writer, node: UOp, kind: str, lanes: int) -> str:
 
 TILE_REGISTERS, TILE_ROWS, ROW_BYTES = 8, 16, 64
 CONFIG = bytes([1, *[0] * 15]) + bytes([ROW_BYTES, 0] * 8) + bytes(16) + bytes([TILE_ROWS] * 8)
-"""Palette 1: every register has all its rows, and whole rows. 64 bytes with the zeros behind."""
+"""Palette 1: every register has all its rows, and whole rows. With the zeros after them 64
+bytes."""
 
 TILE_CONFIG = '@tiles = private unnamed_addr constant [64 x i8] c"{}", align 64'.format(
     "".join(f"\\{byte:02X}" for byte in CONFIG.ljust(64, b"\0"))
@@ -69,9 +71,9 @@ TILE_CONFIG = '@tiles = private unnamed_addr constant [64 x i8] c"{}", align 64'
 
 
 class TileRegisters:
-    """Tiles by number. A sum keeps its register from its first product to its store; an operand has
-    one from its load to its last use. LLVM does not see them, so they are assigned here; recipes
-    see to it that there are enough."""
+    """Assigns tiles to registers. A sum keeps its register from its first product to its store; an
+    operand has one from its load to its last use. LLVM does not see them, so they are assigned
+    here; recipes ensure that there are enough."""
 
     def __init__(
         self, writer: Writer, program: Sequence[UOp], carried: dict[UOp, list[tuple[UOp, UOp]]]
@@ -88,7 +90,7 @@ class TileRegisters:
         self.numbers: dict[UOp, int] = {}
         self.free = list(range(TILE_REGISTERS))
         self.depths: dict[UOp, int] = {}  # loops that are open where an operand is loaded
-        self.waiting: list[list[UOp]] = []  # a loop's operands from outside, free when it ends
+        self.waiting: list[list[UOp]] = []  # a loop's operands from outside, freed when it ends
 
     def begin(self) -> list[str]:
         """The first lines of a function that uses tiles."""
@@ -99,7 +101,7 @@ class TileRegisters:
         return [self._call("tilerelease", types="")] if self.values else []
 
     def write(self, node: UOp) -> bool:
-        """Whether this instruction is one on tiles; if so it is written."""
+        """Whether this instruction works on tiles; if so it is emitted."""
         if not self.values:
             return False
         if node.op is Ops.RANGE:
@@ -137,7 +139,7 @@ class TileRegisters:
             self._release(operand)
 
     def _sum(self, node: UOp, before: UOp) -> None:
-        """`node` goes on with the register of the sum before it, or starts at 0."""
+        """`node` continues in the register of the sum before it, or starts at 0."""
         if before in self.numbers:
             self.numbers[node] = self.numbers[before]
         else:

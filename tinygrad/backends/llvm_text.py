@@ -35,7 +35,7 @@ def kind_of(dtype: DType) -> int:
 
 
 def is_number(node: UOp) -> bool:
-    """Whether this is a constant, in every lane."""
+    """Whether this is a constant, the same in every lane."""
     if node.op is Ops.VECTORIZE:
         return all(source.op is Ops.CONST for source in node.src)
     return node.op is Ops.CONST
@@ -48,7 +48,7 @@ def has_nan(node: UOp) -> bool:
 
 
 class Writer:
-    """Lines, and the name that each node has in them."""
+    """The lines, and the name of each node in them."""
 
     dialect: Dialect
 
@@ -58,7 +58,7 @@ class Writer:
         self.names: dict[UOp, str] = {}
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
-        self.parts: dict[UOp, list[str]] = {}  # elements of vectors that an instruction made apart
+        self.parts: dict[UOp, list[str]] = {}  # elements of vectors that are separate registers
         self.in_group = False  # whether a unit's products have begun that no COMMIT has ended
         self.count = 0
         self.label = "entry"  # the block that is being written
@@ -71,14 +71,14 @@ class Writer:
         return found
 
     def memory_type(self, dtype: DType) -> str:
-        """As `type`, but a bool is a byte."""
+        """Like `type`, except that a bool is a byte."""
         return self.type(dtypes.uint8.vec(dtype.count) if kind_of(dtype) == BOOL else dtype)
 
     def vector(self, element: str, count: int) -> str:
         return element if count == 1 else f"<{count} x {element}>"
 
     def ref(self, node: UOp) -> str:
-        """How instructions name this node: a register, or a number written out."""
+        """The node as an operand: a register, or a literal."""
         found = self.names.get(node)
         if found is None:
             found = self.names[node] = self._immediate(node)
@@ -88,11 +88,11 @@ class Writer:
         return f"{self.type(node.dtype)} {self.ref(node)}"
 
     def pointer(self, node: UOp) -> str:
-        """A pointer with its type, which says where it points to."""
+        """A pointer with its type, which includes its address space."""
         return f"{self.spaces.get(node, 'ptr')} {self.ref(node)}"
 
     def width(self, dtype: DType) -> int:
-        """Bits of an element: those of an index depend on the program."""
+        """The bits of an element; those of an index depend on the program."""
         kind = self.types[dtype.scalar()]
         return int(kind[1:]) if kind.startswith("i") else dtype.scalar().bitsize
 
@@ -117,14 +117,14 @@ class Writer:
         return str(value if dtypes.is_int(dtype) else encode(value, dtype))
 
     def emit(self, text: str) -> str:
-        """One instruction; the register that receives its value."""
+        """Emits one instruction; returns the register of its value."""
         self.count += 1
         name = f"%v{self.count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def once(self, text: str) -> str:
-        """As `emit`, but what the block has computed before is not written again."""
+        """Like `emit`, but reuses what the block has computed already."""
         if text not in self.in_block:
             self.in_block[text] = self.emit(text)
         return self.in_block[text]
@@ -137,12 +137,12 @@ class Writer:
         return self.once(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
 
     def call(self, name: str, result: str, *arguments: str, types: str) -> str:
-        """The text of a call of an intrinsic, which is declared."""
+        """The text of a call of an intrinsic, which is declared, too."""
         self.declared.setdefault(name, f"declare {result} @{name}({types})")
         return f"call {result} @{name}({', '.join(arguments)})"
 
     def intrinsic(self, name: str, dtype: DType, *sources: str) -> str:
-        """Calls a function whose arguments and result are of one type."""
+        """Calls a function whose arguments and result have the same type."""
         kind = self.type(dtype)
         given = [f"{kind} {source}" for source in sources]
         types = ", ".join([kind] * len(sources))
@@ -159,12 +159,12 @@ class Writer:
         self.in_block.clear()
 
     def fork(self, condition: str, then: str, otherwise: str, rare: str = "") -> None:
-        """Ends the block; the one `then` is written next."""
+        """Ends the block; the block `then` comes next."""
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{rare}")
         self.start_block(then)
 
     def join(self, label: str) -> None:
-        """Ends the block; the next one is where ways meet."""
+        """Ends the block; the next one is where the branches join."""
         self.lines.append(f"  br label %{label}")
         self.start_block(label)
 
@@ -174,8 +174,8 @@ class Writer:
         return self.emit(f"select {bools} {condition}, {kind} {yes}, {kind} {no}")
 
     def as_bytes(self, mask: UOp) -> str:
-        """A vector of bools as one of bytes, type and value. Bits of a mask are never moved to an
-        integer directly: LLVM 22 makes a move of signs of it that knows only registers 0 to 15
-        (X86CompressEVEX), and takes another one's from 16 on."""
+        """A vector of bools as one of bytes: type and value. The bits of a mask are never moved to
+        an integer directly: LLVM 22 turns that into a sign-mask move that can only encode registers
+        0 to 15 (X86CompressEVEX), and reads a wrong register from 16 on."""
         kind = f"<{mask.dtype.count} x i8>"
         return f"{kind} " + self.once(f"zext {self.typed(mask)} to {kind}")

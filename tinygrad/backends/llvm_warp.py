@@ -15,7 +15,7 @@ WARP_UNITS = {
     "mma.u8": ("llvm.nvvm.mma.m16n8k32.row.col.u8", "i32"),
     "mma.tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
 }
-# AMD's take and give vectors: intrinsic, type of both operands, what else it is given
+# AMD's operands and results are vectors: intrinsic, type of both operands, further arguments
 ZEROS = ("i32 0", "i32 0", "i32 0")
 WMMA = "llvm.amdgcn.wmma.f32.16x16x16"
 WHOLE_UNITS = {
@@ -39,7 +39,7 @@ def multiply_vectors_in_warp(writer: Writer, node: UOp) -> None:
 
 
 def multiply_in_warp(writer: Writer, node: UOp) -> None:
-    """One instruction; its operands are words, its result as many numbers as a lane holds."""
+    """One instruction; its operands are words, its result has as many numbers as a lane holds."""
     if node.arg in WHOLE_UNITS:
         multiply_vectors_in_warp(writer, node)
         return
@@ -72,7 +72,7 @@ def _words(writer: Writer, node: UOp, word: str) -> list[str]:
 
 
 def gather(writer: Writer, node: UOp) -> None:
-    """Up to four matrices by one instruction; its words as a vector."""
+    """Up to four matrices by one instruction; the words are returned as a vector."""
     pointer, count = writer.pointer(node.src[0]), node.dtype.count
     flip = ".trans" if node.arg[0] else ""
     made = f"{{ {', '.join(['i32'] * count)} }}"
@@ -82,7 +82,8 @@ def gather(writer: Writer, node: UOp) -> None:
 
 
 def fetch(writer: Writer, node: UOp) -> None:
-    """Past the first cache; a mask leaves no byte of the source to copy, and the rest is 0."""
+    """A copy that bypasses the first cache. A mask makes it copy no byte of the source, and the
+    rest is 0."""
     if node.src[1].op is Ops.TENSOR:
         fetch_box(writer, node)
         return
@@ -98,7 +99,7 @@ def fetch(writer: Writer, node: UOp) -> None:
 
 
 def fetch_box(writer: Writer, node: UOp) -> None:
-    """One instruction for the engine that copies tensors, which tells a signal of the bytes."""
+    """One instruction for the engine that copies tensors; it reports the bytes to a signal."""
     target, tensor, signal, *places = node.src
     given = [
         _shared(writer, target),
@@ -114,13 +115,13 @@ def fetch_box(writer: Writer, node: UOp) -> None:
 
 
 def signal(writer: Writer, node: UOp) -> None:
-    """A barrier that lanes don't stand at."""
+    """A barrier that lanes don't wait at."""
     _told(writer, f"mbarrier.init.shared::cta.b64 [$0], {node.arg};", _shared(writer, node.src[0]))
 
 
 def commit(writer: Writer, node: UOp) -> None:
-    """What the lane began so far is a group; or it arrives at a signal, and says how many bytes
-    are to come."""
+    """The copies that the lane has begun become a group; or the lane arrives at a signal, and says
+    how many bytes will come."""
     if node.src:
         how, more = ("arrive.expect_tx", f", {node.arg}") if node.arg else ("arrive", "")
         text = f"mbarrier.{how}.shared::cta.b64 _, [$0]{more};"
@@ -133,8 +134,8 @@ def commit(writer: Writer, node: UOp) -> None:
 
 
 def wait(writer: Writer, node: UOp) -> None:
-    """All groups are there but the last ones. A sum that is waited for passes through, so that
-    nothing reads its registers before."""
+    """Waits until all groups but the last ones are complete. A sum that is waited for passes
+    through, so that nothing reads its registers before."""
     what, most = node.arg
     if what == "signal":
         where, odd = node.src
@@ -156,7 +157,7 @@ def wait(writer: Writer, node: UOp) -> None:
 
 
 def fence(writer: Writer, node: UOp) -> None:
-    """What the lane wrote is there for those who read shared memory by descriptors."""
+    """Makes the lane's writes visible to units that read shared memory by descriptors."""
     _assembly(writer, "fence.proxy.async.shared::cta;")
 
 
@@ -185,8 +186,8 @@ def matrix(writer: Writer, node: UOp) -> None:
 
 
 def begin_products(writer: Writer, node: UOp) -> None:
-    """One instruction of four warps, which goes on after it; what was done to its registers before
-    is told it once a group."""
+    """One instruction of four warps, which runs asynchronously. Once a group it is ordered after
+    earlier writes to its registers."""
     unit, _, columns = node.arg.rpartition(".")
     shape, rest = STAGED_UNITS[unit]
     a, b, total = node.src
@@ -205,19 +206,20 @@ def begin_products(writer: Writer, node: UOp) -> None:
 
 
 def _shared(writer: Writer, node: UOp) -> str:
-    """An address in shared memory, as a word."""
+    """An address in shared memory, as a 32-bit word."""
     return f"i32 {writer.emit(f'ptrtoint {writer.pointer(node)} to i32')}"
 
 
 def _short(writer: Writer, node: UOp) -> str:
-    """An index as a word."""
+    """An index as a 32-bit word."""
     if writer.type(node.dtype) == "i32":
         return writer.typed(node)
     return f"i32 {writer.emit(f'trunc {writer.typed(node)} to i32')}"
 
 
 def _told(writer: Writer, text: str, *given: str) -> None:
-    """An instruction that is given words or addresses, and that no memory access passes."""
+    """An instruction with words or addresses as operands, which no memory access is moved
+    across."""
     letters = "".join(f"{'l' if each.startswith('i64') else 'r'}," for each in given)
     quoted = f'call void asm sideeffect "{text}", "{letters}~{{memory}}"'
     writer.lines.append(f"  {quoted}({', '.join(given)}) convergent")
@@ -229,7 +231,8 @@ def _assembly(writer: Writer, text: str) -> None:
 
 
 def _changed(writer: Writer, text: str, kind: str, parts: list[str], *given: str) -> list[str]:
-    """Registers that an instruction reads and writes, after it. LLVM's braces are doubled."""
+    """The new values of registers that an instruction reads and writes. LLVM's braces are
+    doubled."""
     letter, count = ("f" if kind == "float" else "r"), len(parts)
     results = ",".join([f"={letter}"] * count)
     operands = ",".join([*map(str, range(count)), *["l"] * len(given), "~{memory}"])
@@ -240,7 +243,7 @@ def _changed(writer: Writer, text: str, kind: str, parts: list[str], *given: str
 
 
 def _parts(writer: Writer, made: str, text: str, count: int) -> list[str]:
-    """The numbers that an instruction makes."""
+    """The numbers that an instruction returns."""
     found = writer.emit(text)
     return [writer.emit(f"extractvalue {made} {found}, {i}") for i in range(count)]
 
@@ -255,7 +258,7 @@ def _keep(writer: Writer, node: UOp, parts: list[str]) -> None:
 
 
 def exchange(writer: Writer, node: UOp) -> None:
-    """Words of 32 bits, lane for lane: shorter values go in one, longer ones in several."""
+    """Exchanges words of 32 bits, lane for lane: shorter values use one, longer ones several."""
     kind, bits = writer.type(node.dtype), writer.width(node.dtype) * node.dtype.count
     value = writer.ref(node.src[0])
     whole = f"i{bits}"

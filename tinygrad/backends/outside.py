@@ -20,7 +20,8 @@ GROUP = "tinygrad.backends"
 
 @functools.cache
 def offers() -> dict[str, list[Any]]:
-    """The entry points by name, in capitals. Looked for once a process, when a name is not ours."""
+    """The entry points by name, in capitals. They are looked up once in a process, when a name is
+    not ours."""
     from importlib.metadata import entry_points  # slow, and most programs don't need it
 
     found: dict[str, list[Any]] = {}
@@ -30,7 +31,8 @@ def offers() -> dict[str, list[Any]]:
 
 
 def open_outside(name: str, index: int, cache: Any) -> Backend:
-    """The device `name` of another distribution; DeviceError, which names that, if it fails."""
+    """Opens the device `name` of another distribution; DeviceError, which names the distribution,
+    if that fails."""
     points = offers()[name]
     if len(points) > 1:
         raise DeviceError(f"device {name}: offered by {sources(points)}; legal is one of them")

@@ -16,8 +16,8 @@ LONGEST = 1e-3  # seconds between two looks
 
 
 def wait_until(is_done: Callable[[], bool], label: str) -> None:
-    """Looks whether a device is done, instead of asking its driver to wait, so that Ctrl-C is heard
-    while a kernel runs; the longer it takes, the rarer. DeviceError after DEVICE_TIMEOUT."""
+    """Polls until a device is done, instead of waiting in its driver, so that Ctrl-C works while a
+    kernel runs; the longer it takes, the less often it polls. DeviceError after DEVICE_TIMEOUT."""
     limit, start = SETTINGS["DEVICE_TIMEOUT"].value, time.monotonic()
     while not is_done():
         passed = time.monotonic() - start
@@ -31,7 +31,7 @@ def wait_until(is_done: Callable[[], bool], label: str) -> None:
 
 @dataclass
 class Presence:
-    """A device by the name that users know, and why it is lost, once it is."""
+    """A device's name as users know it, and the reason why it is lost, once it is."""
 
     label: str
     lost: str = ""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.bounds import Interval, interval_of
-from tinygrad.uop.instructions import local_layout as local_layout  # where LOCALs lie, too
+from tinygrad.uop.instructions import local_layout as local_layout  # the layout of LOCALs, too
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
 def params(program: Sequence[UOp]) -> list[UOp]:
-    """The buffers, in order of slot: the first arguments. A program lists all that it is given."""
+    """The buffers in order of slot: the first arguments. A program lists all that it gets."""
     return sorted((node for node in program if node.op is Ops.PARAM), key=lambda node: node.arg[0])
 
 
@@ -23,7 +23,7 @@ def variables(program: Sequence[UOp]) -> list[UOp]:
 
 
 def tensors(program: Sequence[UOp]) -> list[UOp]:
-    """The buffers that are seen as tensors: the arguments after the variables."""
+    """The buffers that are used as tensors: the arguments after the variables."""
     return [node for node in program if node.op is Ops.TENSOR]
 
 
@@ -38,8 +38,8 @@ def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
 
 
 def zeros_may_meet(node: UOp) -> bool:
-    """Whether both sources of a MAX may be zeros, whose signs then matter: the larger of 0.0 and
-    -0.0 is 0.0, but a machine's comparison finds them equal."""
+    """Whether both sources of a MAX may be zeros, so that their signs matter: the larger of 0.0 and
+    -0.0 is 0.0, but the hardware's comparison treats them as equal."""
     lanes = (s.src if s.op is Ops.VECTORIZE else (s,) for s in node.src)
     return dtypes.is_float(node.dtype.scalar()) and all(
         any(lane.op is not Ops.CONST or lane.arg == 0 for lane in source) for source in lanes
@@ -47,8 +47,8 @@ def zeros_may_meet(node: UOp) -> bool:
 
 
 def halved(choices: Sequence[str], choose: Callable[[int, str, str], str]) -> str:
-    """One of several by comparing its number: with the middle's, then within a half, and so on.
-    `choose` is given the middle, and what it is below that and from there on.
+    """One of several choices by a binary search on its number. `choose` gets the middle number, and
+    the texts for numbers below it and from it on.
 
     >>> halved("abc", lambda middle, low, high: f"(i<{middle}?{low}:{high})")
     '(i<1?a:(i<2?b:c))'
@@ -69,7 +69,8 @@ def special_sizes(program: Sequence[UOp]) -> dict[str, int]:
 
 
 def inlined(program: Sequence[UOp]) -> set[UOp]:
-    """The values that are written where they are used: once, in the block that computes them."""
+    """The values that are written where they are used: they are used once, in the block that
+    computes them."""
     carried = carries(program)
     uses: dict[UOp, list[int]] = {}
     home: dict[UOp, int] = {}
@@ -93,7 +94,7 @@ def inlined(program: Sequence[UOp]) -> set[UOp]:
 
 
 def index_type(program: Sequence[UOp]) -> DType:
-    """int32 where every index of the program provably fits, else int64."""
+    """int32 if every index of the program provably fits, else int64."""
     least, most = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
     found = _intervals(program).items()
     fit = all(least <= low <= high < most for n, (low, high) in found if n.dtype is dtypes.index)
@@ -101,8 +102,8 @@ def index_type(program: Sequence[UOp]) -> DType:
 
 
 def most_turns(program: Sequence[UOp]) -> int:
-    """How often a lane may turn, in all its loops together. Of a bundle's parts it runs one; who
-    only masks the others turns each of their loops once."""
+    """The most turns that a lane may take, in all its loops together. It runs one of a bundle's
+    parts; if the others are only masked, each of their loops takes one turn."""
     known = _intervals(program)
     total, around = 0, [1]
     before = masked = largest = 0
@@ -122,12 +123,12 @@ def most_turns(program: Sequence[UOp]) -> int:
 
 
 def _is_part(branch: UOp) -> bool:
-    """Whether a task that takes this branch takes no other that is one (`codegen/bundles`)."""
+    """Whether a task that takes this branch takes no other part's branch (`codegen/bundles`)."""
     return isinstance(branch.arg, tuple)
 
 
 def _intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
-    """Between which numbers each index lies, and what whole numbers it may be made of."""
+    """The interval of each index, and of the integers that it is computed from."""
     known: dict[UOp, Interval] = {}
 
     def interval(node: UOp) -> Interval:
@@ -154,12 +155,12 @@ def _intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
 
 
 def _is_step(value: UOp, carry: UOp) -> bool:
-    """Whether what is carried moves by the same number each turn: a multiple of the counter."""
+    """Whether a carried value changes by the same amount each turn: a multiple of the counter."""
     return value.op is Ops.ADD and value.src[0] is carry and value.src[1].op is Ops.CONST
 
 
 def touched(program: Sequence[UOp]) -> dict[UOp, set[tuple[int, int]]]:
-    """For each buffer the stretches of elements that the program may touch."""
+    """For each buffer, the stretches of elements that the program may touch."""
     known = _intervals(program)
     places: dict[UOp, tuple[UOp, int, int]] = {}  # of pointers: the buffer, least and most offset
     found: dict[UOp, set[tuple[int, int]]] = {}

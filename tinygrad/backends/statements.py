@@ -17,7 +17,7 @@ from tinygrad.base.dtype import DType
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-LONGEST = 100  # letters of an expression that is still written where it is used
+LONGEST = 100  # characters of an expression that is still inlined
 OPERATORS = {
     Ops.ADD: "+",
     Ops.MUL: "*",
@@ -36,7 +36,7 @@ PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """How a language spells statements. Templates are filled by `str.format`."""
+    """How a language writes statements. Templates are filled in by `str.format`."""
 
     name: str
     declare: str = "{type} {name} = {value};"
@@ -47,7 +47,7 @@ class Words:
 
 
 class Statements(ABC):
-    """Lines, and the text that stands for each node in them."""
+    """The lines, and the text of each node in them."""
 
     def __init__(self, program: Sequence[UOp], words: Words) -> None:
         self.words = words
@@ -61,7 +61,7 @@ class Statements(ABC):
 
     @abstractmethod
     def type(self, dtype: DType) -> str:
-        """What a value of `dtype` is."""
+        """The type of a value of `dtype`."""
 
     @abstractmethod
     def constant(self, node: UOp) -> str:
@@ -71,7 +71,7 @@ class Statements(ABC):
         self.lines.append(self.indent + text)
 
     def helpers_of(self, body: str) -> list[str]:
-        """The lines above that `body` needs."""
+        """The lines that `body` needs above it."""
         return list(dict.fromkeys(line for word, line in self.words.helpers if word in body))
 
     # ---- names -----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Statements(ABC):
         return f"{prefix}{number}"
 
     def define(self, node: UOp, text: str) -> None:
-        """`text` stands for the node: as it is if that is short and used once, else by a name."""
+        """Gives the node's text: inlined if it is short and used once, else by a name."""
         self.texts[node] = text
         if node not in self.once or len(text) > LONGEST or node.op is Ops.LOAD:
             self.name(node)
@@ -98,7 +98,7 @@ class Statements(ABC):
         self.line(template.format(type=self.type(dtype), name=name, value=value))
 
     def atom(self, node: UOp) -> str:
-        """The node by a name, so that it may be written several times."""
+        """The node as a name, so that it may be used several times."""
         text = self.ref(node)
         return text if text.isidentifier() else self.name(node)
 
@@ -112,7 +112,7 @@ class Statements(ABC):
     # ---- statements ------------------------------------------------------------------------------
 
     def nothing(self, node: UOp) -> None:  # noqa: B027  a row of the table below
-        """Constants are written where they are used; what is declared above has its name."""
+        """Constants are written where they are used; declarations above have their names."""
 
     def range(self, node: UOp) -> None:
         for carry, _ in self.carried[node]:

@@ -112,7 +112,7 @@ OF_SUBGROUPS = "".join(
 
 
 class WGSLRenderer:
-    """Compute shaders. The first line tells the queue what they bind, as JSON."""
+    """Compute shaders. The first line tells the queue, as JSON, what they bind."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -122,7 +122,7 @@ class WGSLRenderer:
 
 
 class _Shader(Statements):
-    """One shader while it is written. `places` has the memory that a pointer is in."""
+    """One shader under construction. `places` has the memory that each pointer is in."""
 
     def __init__(self, program: Sequence[UOp], target: Target) -> None:
         super().__init__(program, WGSL)
@@ -165,9 +165,9 @@ class _Shader(Statements):
         return "\n".join([f"// {json.dumps(facts)}", *self.helpers_of(body), body, ""])
 
     def _arguments(self, kernel: str) -> dict[str, object]:
-        """Declares what the host gives: buffers, and in one struct 64 bits of each variable and
-        where each buffer begins. Returned are, for each buffer, the bytes of an element and of
-        all, and through which windows it is seen. OutOfMemory for too many windows."""
+        """Declares the host's data: buffers, and a struct with 64 bits of each variable and with
+        the offset of each buffer. Returns for each buffer the bytes of an element and of all, and
+        the windows through which it is seen. OutOfMemory for too many windows."""
         buffers, given = params(self.program), variables(self.program)
         members = [f"var{i}: vec2<u32>" for i in range(len(given))]
         members += [*(f"at{i}: i32" for i in range(len(buffers))), "nothing: u32"]
@@ -202,8 +202,8 @@ class _Shader(Statements):
         return {"buffers": facts, "variables": len(given)}
 
     def access(self, how: str, memory: UOp, place: str, value: str = "") -> str:
-        """How an element of memory is read or changed: by a function, if it may be in one of
-        several windows."""
+        """The text that reads or changes an element of memory: a function, if the element may be in
+        one of several windows."""
         name = self.words_of[memory]
         if memory not in self.windows:
             return ACCESSES[how].format(at=f"{name}[{place}]", x=value)
@@ -243,7 +243,7 @@ class _Shader(Statements):
         return found
 
     def element(self, memory: UOp) -> str:
-        """What an array in storage consists of: numbers that share words are words."""
+        """The element type of an array in storage: numbers that share words are words."""
         if memory.dtype.itemsize < 4 and memory.dtype is not dtypes.float16:
             return "atomic<u32>" if memory in self.written else "u32"
         return "atomic<u32>" if memory in self.faults else self.type(memory.dtype)
@@ -280,8 +280,8 @@ class _Shader(Statements):
         return self.cut(node, f"({a}{OPERATORS[node.op]}{b})")
 
     def is_undone(self, op: Ops, node: UOp, other: UOp) -> bool:
-        """Whether a compiler that takes floats for real numbers would cancel `node` with `other`,
-        or add up their constants, or take a product with 0 for 0."""
+        """Whether a compiler that treats floats as real numbers would cancel `node` with `other`,
+        or add up their constants, or replace a product with 0 by 0."""
         if op is not Ops.ADD:  # nothing is 0 * x, if x is finite
             return node.op is Ops.CONST and node.arg == 0
         inner, opposite = _plain(node), _plain(other)
@@ -292,7 +292,7 @@ class _Shader(Statements):
         return is_folded or opposite in parts
 
     def is_known(self, node: UOp) -> bool:
-        """Whether a compiler can compute the value."""
+        """Whether a compiler could compute the value."""
         return node.op is Ops.CONST or node in self.known
 
     def shift(self, node: UOp) -> str:
@@ -305,7 +305,7 @@ class _Shader(Statements):
         return self._cut(node.dtype, text) if node.op in WRAPPING else text
 
     def _cut(self, dtype: DType, text: str) -> str:
-        """32 bits as the number that its lowest bits are."""
+        """32 bits as the number in their lowest bits."""
         if not dtypes.is_int(dtype) or dtype.itemsize >= 4 or dtype is dtypes.index:
             return text
         if dtypes.is_unsigned(dtype):
@@ -322,8 +322,8 @@ class _Shader(Statements):
         return f"({self.number(1.0, node.dtype)}/{self.ref(node.src[0])})"
 
     def maximum(self, node: UOp) -> str:
-        """NaN if either is: the first is chosen if it is larger or NaN. Zeros are added: that is
-        0.0 unless both are -0.0."""
+        """NaN if either operand is: the first is chosen if it is larger or NaN. Two zeros are
+        added, which gives 0.0 unless both are -0.0."""
         first, second = node.src
         if first.dtype is dtypes.bool:
             return self.binary(node)
@@ -427,7 +427,7 @@ class _Shader(Statements):
         return dtype.itemsize < 4 and dtype is not dtypes.float16
 
     def _within(self, dtype: DType, offset: str) -> tuple[str, str]:
-        """The word of an element, and by how many bits it lies in it."""
+        """The word of an element, and its bit offset in that word."""
         each = 4 // dtype.itemsize
         shift = f"((u32({offset})&{each - 1}u)*{dtype.bitsize if each == 2 else 8}u)"
         return f"({offset})>>{each.bit_length() - 1}u", shift
@@ -454,8 +454,9 @@ class _Shader(Statements):
             self.close(node)
 
     def fault(self, node: UOp) -> None:
-        """Who takes the last word, which is no other's, writes. Without a loop: a driver that ends
-        loops after so many turns counts one for lanes without a fault, too."""
+        """The first to claim the last word, which nothing else uses, writes. There is no loop: a
+        driver that ends loops after a number of turns would count one for lanes without a fault,
+        too."""
         pointer, failed, *operands = node.src
         name, offset = self.words_of[self.places[pointer]], self.texts[pointer]
         whole = self.places[pointer]
@@ -467,7 +468,7 @@ class _Shader(Statements):
 
 
 def _plain(node: UOp) -> UOp:
-    """What is added or, times -1, taken away."""
+    """The term that is added or, times -1, subtracted."""
     is_negated = node.op is Ops.MUL and node.src[1].op is Ops.CONST and node.src[1].arg == -1
     return node.src[0] if is_negated else node
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def permitted(present: Iterable[str], without: str) -> set[str]:
-    """The features that don't begin with one of the words of the setting.
+    """The features that don't begin with one of the words in the setting.
 
     >>> sorted(permitted(("avx", "avx2", "fma"), "avx2, avx512"))
     ['avx', 'fma']

@@ -22,7 +22,7 @@ CI = os.environ.get("CI", "") != ""
 
 
 def cdiv(a: int, b: int) -> int:
-    """C's integer division: rounded toward zero; 0 by zero.
+    """C's integer division: rounded toward zero; division by zero gives 0.
 
     >>> cdiv(-7, 2)
     -3
@@ -34,7 +34,7 @@ def cdiv(a: int, b: int) -> int:
 
 
 def cmod(a: int, b: int) -> int:
-    """C's remainder: signed as the dividend.
+    """C's remainder, with the sign of the dividend.
 
     >>> cmod(-7, 2)
     -1
@@ -43,7 +43,7 @@ def cmod(a: int, b: int) -> int:
 
 
 def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  tinygrad's name
-    """The polynomial with these coefficients, the highest power's first.
+    """The polynomial with these coefficients, that of the highest power first.
 
     >>> polyN(2, [1, 0, 3])
     7
@@ -65,7 +65,7 @@ def count(start: int = 0) -> Iterator[int]:
 
 
 def get_child(root: Any, path: str) -> Any:
-    """What `path` names below `root`: attributes and positions between dots.
+    """The object at `path` below `root`: attributes and indices, separated by dots.
 
     >>> get_child([complex(1, 2)], "0.imag")
     2.0
@@ -109,7 +109,7 @@ def to_mv(address: int, nbytes: int) -> memoryview:
 
 
 def from_mv(view: memoryview, to_type: Any = ctypes.c_char) -> Any:
-    """The bytes of a writable memoryview as an array of ctypes, which keeps them.
+    """The bytes of a writable memoryview as a ctypes array, which keeps them alive.
 
     >>> from_mv(memoryview(bytearray(b"ab"))).raw
     b'ab'

@@ -14,7 +14,7 @@ ConstType = float | int | bool
 
 
 class DType:
-    """One element type, or `count` of them side by side (a vector register's worth).
+    """One element type, or a vector of `count` elements (a register's worth).
 
     Every dtype is a singleton, so `is` and `==` agree and hashing is by identity.
     `fmt` is the struct-module letter of one element, None where Python has none.
@@ -150,7 +150,7 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def is_float(dtype: DType) -> builtins.bool:
-        """Whether these are floats, narrow ones too.
+        """Whether the type is a float, including narrow ones.
 
         >>> dtypes.is_float(dtypes.bfloat16), dtypes.is_float(dtypes.int8)
         (True, False)
@@ -159,7 +159,7 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def is_complex(dtype: DType) -> builtins.bool:
-        """Whether these are complex numbers.
+        """Whether the type is complex.
 
         >>> dtypes.is_complex(dtypes.complex64), dtypes.is_complex(dtypes.float32)
         (True, False)
@@ -168,7 +168,7 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def is_int(dtype: DType) -> builtins.bool:
-        """Whether these are whole numbers; bool is none.
+        """Whether the type is an integer; bool is not.
 
         >>> dtypes.is_int(dtypes.uint8), dtypes.is_int(dtypes.bool)
         (True, False)
@@ -177,7 +177,7 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def is_unsigned(dtype: DType) -> builtins.bool:
-        """Whether these are whole numbers from 0.
+        """Whether the type is an unsigned integer.
 
         >>> dtypes.is_unsigned(dtypes.uint8), dtypes.is_unsigned(dtypes.int8)
         (True, False)
@@ -195,7 +195,7 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def min(dtype: DType) -> ConstType:
-        """The least value: -inf for floats that have it, False for bool.
+        """The smallest value: -inf for floats that have it, False for bool.
 
         >>> dtypes.min(dtypes.int8), dtypes.min(dtypes.float32)
         (-128, -inf)
@@ -292,9 +292,9 @@ _FLOAT_BITS = {
 }
 
 COMPLEX_PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
-"""What the real and the imaginary part are."""
+"""The type of the real and the imaginary part."""
 
-# Promotion: the least type that is above both. An arrow leads to the next larger types.
+# Promotion: the smallest type above both. An arrow leads to the next larger types.
 _ABOVE = {
     dtypes.bool: (dtypes.int8, dtypes.uint8),
     dtypes.int8: (dtypes.int16,),
@@ -325,7 +325,7 @@ _AT_LEAST = {dtype: _closure(dtype) for dtype in _ABOVE}
 
 @functools.cache
 def least_upper_dtype(*kinds: DType) -> DType:
-    """The type that operands of these types are converted to before they meet.
+    """The type to which operands of these types are converted before an operation.
 
     >>> least_upper_dtype(dtypes.int8, dtypes.uint8), least_upper_dtype(dtypes.int64, dtypes.half)
     (dtypes.short, dtypes.half)
@@ -358,8 +358,8 @@ def sum_acc_dtype(dtype: DType) -> DType:
 
 
 def compute_dtype(dtype: DType) -> DType:
-    """The type in which numbers of `dtype` are added up, multiplied up and computed with: narrow
-    floats in float32, rounded once at the end; others in their own.
+    """The type used for sums, products and other computations with numbers of `dtype`: float32 for
+    narrow floats, which are rounded once at the end; otherwise `dtype` itself.
 
     >>> compute_dtype(dtypes.bfloat16), compute_dtype(dtypes.float64), compute_dtype(dtypes.int8)
     (dtypes.float, dtypes.double, dtypes.char)
@@ -368,7 +368,8 @@ def compute_dtype(dtype: DType) -> DType:
 
 
 def to_dtype(dtype: DType | str) -> DType:
-    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`; or NumPy's of that name."""
+    """A dtype itself, or the one with this name: `"float32"`, `"half"`, `"int"`; or NumPy's
+    name."""
     if isinstance(dtype, DType):
         return dtype
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype
@@ -379,21 +380,22 @@ def to_dtype(dtype: DType | str) -> DType:
 
 
 def wrap_int(value: int, dtype: DType) -> int:
-    """Two's complement: what remains of `value` in the bits of `dtype`."""
+    """Two's complement: `value` reduced to the bits of `dtype`."""
     low, size = _span(dtype)
     return (value - low) % size + low
 
 
 @functools.cache
 def _span(dtype: DType) -> tuple[int, int]:
-    """An integer type's least value, and how many it has."""
+    """An integer type's smallest value, and the number of its values."""
     if dtype is dtypes.index:
         dtype = dtypes.int64
     return int(dtypes.min(dtype)), 1 << dtype.bitsize
 
 
 def saturate(value: ConstType, dtype: DType) -> int:
-    """A number as an integer of `dtype`: floats clamp to its range, NaN gives 0, ints pass."""
+    """A number as an integer of `dtype`: floats are clamped to its range, NaN gives 0, integers
+    stay unchanged."""
     if not isinstance(value, float):
         return int(value)
     if math.isnan(value):
@@ -407,7 +409,7 @@ def saturate(value: ConstType, dtype: DType) -> int:
 def round_float(value: float, dtype: DType) -> float:
     """The nearest value of a float type, ties to even; too large gives infinity.
 
-    fp8e4m3 has no infinity: what is too large there is NaN.
+    fp8e4m3 has no infinity: a number that is too large becomes NaN.
     """
     if dtype is dtypes.float64 or value != value or math.isinf(value):
         return _too_large(value, dtype) if math.isinf(value) else value
@@ -429,8 +431,8 @@ def round_float(value: float, dtype: DType) -> float:
 
 
 def round_whole(value: int, dtype: DType) -> float:
-    """`round_float` of a whole number of any length. Rounded to 53 bits first it would be rounded
-    twice: so the last of them says whether anything after it was cut off.
+    """`round_float` of an integer of any length. Rounding it to 53 bits first would be rounding
+    twice, so the last of these bits records whether any later bit was set.
 
     >>> round_whole(2**60 + 2**36 + 1, dtypes.float32) == 2.0**60 + 2**37
     True
@@ -482,7 +484,7 @@ INVERSE_NAMES = {
 
 
 def from_numpy_name(name: str) -> DType:
-    """The dtype that NumPy calls `name`; TypeError names those there are."""
+    """The dtype that NumPy calls `name`; TypeError, which lists the names, if there is none."""
     if (own := INVERSE_NAMES.get(name)) is None:
         raise TypeError(f"no dtype for NumPy's {name!r}; there are {', '.join(INVERSE_NAMES)}")
     found: DType = getattr(dtypes, own)

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 
 class TinygradError(Exception):
-    """The root of the tree. `called`: the method that a user called, if another one, which that
-    is made of, found what is wrong."""
+    """The base of all errors. `called`: the method that the user called, if the error was found in
+    another method that it uses."""
 
     called = ""
 
@@ -44,11 +44,11 @@ class DTypeError(TinygradError, TypeError):
 
 
 class ArgumentError(TinygradError, ValueError):
-    """Any other argument that can't be taken."""
+    """Any other argument that is not accepted."""
 
 
 class FileError(ArgumentError):
-    """A file that is not what its format says, is cut short, or would do harm."""
+    """A file that doesn't follow its format, is truncated, or would be harmful."""
 
 
 class DeviceError(TinygradError, RuntimeError):
@@ -72,20 +72,20 @@ class DivisionCheckError(RuntimeCheckError, ZeroDivisionError):
 
 
 class ShapeCheckError(RuntimeCheckError, ValueError):
-    """As many values as a mask doesn't select."""
+    """A mask that selects another number of values than there are."""
 
 
 class LinalgError(RuntimeCheckError, ArithmeticError):
-    """A matrix that a decomposition has no result for; raised when it is computed."""
+    """A matrix for which a decomposition has no result; raised when it is computed."""
 
 
 class JitError(TinygradError, RuntimeError):
-    """A captured step used otherwise than it was captured."""
+    """A captured step that is used otherwise than when it was captured."""
 
 
 class CompileError(TinygradError, RuntimeError):
-    """Generated source that a compiler refused; the message holds its words."""
+    """Generated source that a compiler rejected; the message contains the compiler's."""
 
 
 class VerifyError(TinygradError, AssertionError):
-    """A graph that breaks the rules of its stage. Always a defect of ours."""
+    """A graph that breaks the rules of its stage: always a bug in this package."""

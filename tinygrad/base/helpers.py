@@ -28,8 +28,8 @@ def prod(values: Iterable[Any]) -> Any:
 
 
 class Recent(OrderedDict[T, U]):
-    """What was found lately: a dictionary of `most` entries. One more, and the first goes; whoever
-    uses an entry may move it to the end.
+    """A bounded cache: a dictionary of `most` entries. One more, and the first one is removed;
+    users of an entry may move it to the end.
 
     >>> known = Recent(2)
     >>> known["a"] = known["b"] = known["c"] = 0
@@ -66,7 +66,7 @@ def all_same(values: Sequence[Any]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Another library's number as one of Python's; anything else as it is."""
+    """Another library's number as a Python number; anything else unchanged."""
     if type(value) in (int, float, bool) or not isinstance(value, numbers.Real):
         return value
     return int(value) if isinstance(value, numbers.Integral) else float(value)
@@ -104,7 +104,7 @@ def ceildiv(numerator: Any, denominator: Any) -> Any:
 
 
 def round_up(value: int, multiple: int) -> int:
-    """The least multiple of `multiple` that is at least `value`.
+    """The smallest multiple of `multiple` that is at least `value`.
 
     >>> round_up(5, 4)
     8
@@ -113,7 +113,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def flatten(lists: Iterable[Iterable[T]]) -> list[T]:
-    """One level of nesting less.
+    """The list with one level of nesting removed.
 
     >>> flatten([[1, 2], [3]])
     [1, 2, 3]
@@ -133,8 +133,8 @@ def fully_flatten(values: Any) -> list[Any]:
 
 
 def free_memory() -> int:
-    """The bytes that the machine can give now without ending a process; more than there can be
-    where it doesn't say."""
+    """The memory in bytes that the machine can provide without ending a process; a number larger
+    than any memory if it doesn't say."""
     try:
         with open("/proc/meminfo") as lines:
             return next(int(line.split()[1]) for line in lines if "MemAvailable" in line) * 1024
@@ -158,7 +158,7 @@ def unwrap(value: T | None) -> T:
 
 
 def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
-    """One dict of all; the same key with two values is an error.
+    """One dict from all; a key with two different values is an error.
 
     >>> merge_dicts([{"a": 1}, {"b": 2}])
     {'a': 1, 'b': 2}
@@ -172,14 +172,14 @@ def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
     return merged
 
 
-MASSES = 10_000  # objects: with fewer, what lives shortly is found by small collections
+MASSES = 10_000  # objects: with fewer, small collections find short-lived ones
 
 
 @contextlib.contextmanager
 def garbage_kept() -> Iterator[None]:
-    """No collection of cycles meanwhile: a large graph has none, and looking for them among its
-    nodes takes a quarter of the time that making it does. What was made in masses counts as old
-    then, or the next collection would look through all of it at once."""
+    """A context without garbage collection of cycles: a large graph has none, and searching for
+    them among its nodes takes a quarter of the time to build it. If many objects were made, they
+    count as old afterwards, or the next collection would go through all of them at once."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -213,7 +213,7 @@ def colored(text: str, color: str | None, background: bool = False) -> str:
 
 
 def time_to_str(seconds: float, width: int = 8) -> str:
-    """A duration in the unit that suits it.
+    """A duration in a suitable unit.
 
     >>> time_to_str(0.0015)
     '    1.50ms'

@@ -13,7 +13,8 @@ from typing import Any
 
 
 def keep_interrupts() -> None:
-    """From now on none is lost in a finaliser; all else goes to the hook that is there."""
+    """From now on no Ctrl-C is lost in a finaliser; other exceptions there go to the existing
+    hook."""
     before = sys.unraisablehook
 
     def hook(args: Any) -> None:
@@ -27,7 +28,7 @@ def keep_interrupts() -> None:
 
 def _interrupt() -> None:
     time.sleep(0.001)
-    if hasattr(signal, "pthread_kill"):  # what the main thread waits for ends, too
+    if hasattr(signal, "pthread_kill"):  # the main thread's wait ends, too
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
         _thread.interrupt_main()

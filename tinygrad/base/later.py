@@ -23,7 +23,7 @@ class _Later:
 
 
 def later(module: str, maker: str = "", *arguments: Any) -> Any:
-    """Stands for a module, or for what its `maker` makes of the arguments.
+    """A stand-in for a module, or for what its `maker` returns for the arguments.
 
     >>> later("math").sqrt(4.0), later("fractions", "Fraction", 1, 2).denominator
     (2.0, 2)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class ForkSafeLock:
-    """`with lock.now:` holds a lock of this `kind`, which is made anew in a forked child."""
+    """`with lock.now:` holds a lock of this `kind`, which is replaced in a forked child."""
 
     def __init__(self, kind: Callable[[], Any] = threading.Lock) -> None:
         self.kind = kind
@@ -19,7 +19,7 @@ class ForkSafeLock:
         _all.add(self)
 
     def renew(self) -> None:
-        """Forget whoever holds it."""
+        """Replaces the lock, whoever holds it."""
         self.now = self.kind()
 
 

@@ -15,8 +15,8 @@ from tinygrad.base.errors import ArgumentError, DeviceError
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `effect` False: accepted for programs that name it; another value than
-    the default does nothing, which is a warning."""
+    """One row of the table. `effect` False: the setting is accepted for programs that use it, but
+    any other value than the default has no effect, which is a warning."""
 
     name: str
     default: int | str
@@ -65,14 +65,14 @@ TABLE = (
 
 
 def parse(text: str, default: int | str) -> int | str:
-    """An environment string in the type of the default."""
+    """An environment string, converted to the type of the default."""
     if isinstance(default, str):
         return text
     return int(float(text)) if text else 0
 
 
 class ContextVar:
-    """One setting: compares, adds and tests like its value.
+    """One setting: it compares, adds and tests like its value.
 
     >>> DEBUG >= 9
     False
@@ -125,7 +125,7 @@ class ContextVar:
 
 
 def tell_of_idle(name: str, value: object) -> None:
-    """A warning if somebody sets what has no effect."""
+    """Warns if someone sets a setting that has no effect."""
     row = _IDLE.get(name)
     if row is not None and value != row.default:
         warnings.warn(f"{name}={value} has no effect: {row.meaning}", stacklevel=3)
@@ -156,10 +156,9 @@ VIZ = SETTINGS["VIZ"]
 
 
 class Context(contextlib.ContextDecorator):
-    """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: settings for a while.
+    """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: temporary settings.
 
-    KeyError, with the settings that there are, for a name that is none; a warning for one without
-    effect.
+    KeyError, which lists the settings, for an unknown name; a warning for one without effect.
 
     >>> with Context(BEAM=2):
     ...     BEAM.value
@@ -190,7 +189,7 @@ class Context(contextlib.ContextDecorator):
 
 
 def getenv(name: str, default: Any = 0) -> Any:
-    """The environment variable `name` in the type of `default`.
+    """The environment variable `name`, converted to the type of `default`.
 
     >>> getenv("A_SETTING_OF_NO_ONE", 3)
     3
@@ -199,10 +198,11 @@ def getenv(name: str, default: Any = 0) -> Any:
 
 
 def requested_device() -> str:
-    """The device that the environment asks for; empty if it doesn't.
+    """The device that the environment selects; empty if it selects none.
 
-    `DEV=CL`, `BACKEND=CL` and `CL=1` all ask; DEV wins over BACKEND, and BACKEND over the others.
-    DeviceError if several of the others ask, for who wins would be a guess.
+    `DEV=CL`, `BACKEND=CL` and `CL=1` all select it; DEV takes precedence over BACKEND, and BACKEND
+    over the others. DeviceError if several of the others are set, since any choice would be a
+    guess.
     """
     for name in ("DEV", "BACKEND"):
         if SETTINGS[name].value:

@@ -7,21 +7,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Stretch = tuple[int, int]
-"""From where to where an array is touched."""
+"""The begin and the end of elements that are accessed."""
 
 UNIT = 256
-"""A binding begins at a multiple of this at most, so a window has a multiple of it, and the array
-begins less than this after its first window."""
+"""A device may require that bindings begin at a multiple of at most this. So a window is a multiple
+of it, and the array begins less than this after the begin of its first window."""
 
 
 def whole_window(largest: int) -> int:
-    """Bytes of a window, where a binding holds at most `largest`."""
+    """The bytes of a window, if a binding holds at most `largest`."""
     return largest // UNIT * UNIT
 
 
 def windows(touched: Iterable[Stretch], itemsize: int, size: int, largest: int) -> list[int]:
-    """The windows that may hold these elements of an array of `size`. `largest` 0: one window holds
-    any array."""
+    """The windows that may hold these elements of an array of `size`. With `largest` 0, one window
+    holds any array."""
     window = whole_window(largest)
     if not 0 < window < size * itemsize + UNIT:
         return [0]
@@ -31,7 +31,7 @@ def windows(touched: Iterable[Stretch], itemsize: int, size: int, largest: int) 
 
 
 def merged(touched: Iterable[Stretch]) -> list[Stretch]:
-    """The same elements, each in one stretch."""
+    """The same elements, in disjoint stretches."""
     found: list[Stretch] = []
     for begin, end in sorted(touched):
         if found and begin <= found[-1][1]:

@@ -11,8 +11,8 @@ __all__ = ["Lowered", "Phase", "full_rewrite_to_sink", "lower"]
 
 
 def full_rewrite_to_sink(ast: UOp, target: Target | None = None) -> UOp:
-    """A kernel's graph as it is before it becomes a loop tree: with its recipe applied and in the
-    ops of the target (a plain CPU if none is given)."""
+    """A kernel's graph before it becomes a loop tree: with its recipe applied, and in the ops of
+    the target (by default a plain CPU)."""
     chosen = target or Target("CPU")
     kernel, _ = schedule(ast, chosen)
     return rewrite(kernel, chosen)

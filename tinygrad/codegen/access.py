@@ -36,14 +36,15 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 SLACK = 64
-"""Elements behind a staged array, so that a whole vector at its end may be read or written."""
+"""Elements after a staged array, so that a whole vector at its end may be read or written."""
 
 ROW, ROWS, CHUNK = 128, 8, 16
-"""A swizzled stage: chunk c of row r, in bytes, lies where chunk c ^ (r % ROWS) would, so that
-neighbours along either axis are in different banks. So a unit wants what it reads itself."""
+"""In a swizzled stage, chunk c of row r (in bytes) is at the place of chunk c ^ (r % ROWS), so that
+neighbours along either axis are in different banks. Units that read LOCAL memory themselves expect
+this layout."""
 
 FETCHED = 16
-"""Bytes that are copied to LOCAL memory while a lane does something else."""
+"""Bytes that one asynchronous copy to LOCAL memory moves."""
 
 Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]
@@ -62,20 +63,20 @@ class Address(NamedTuple):
     copies: Copies
 
     def moved(self, elements: int) -> Address:
-        """So many elements further."""
+        """The address this many elements further."""
         return self._replace(constant=self.constant + elements)
 
     def in_turn(self, loop: UOp, turn: int) -> Address:
-        """In this turn of a loop, or for this lane of it."""
+        """The address in this turn of a loop, or for this lane of it."""
         return self._replace(copies={**self.copies, loop: turn})
 
     def start(self, *loops: UOp) -> Address:
-        """In the first turn of these loops."""
+        """The address in the first turn of these loops."""
         return self._replace(terms={t: k for t, k in self.terms.items() if t not in loops})
 
 
 class Access:
-    """Loads and stores of one function. `slots` gives GLOBAL stages their PARAM."""
+    """The loads and stores of one function. `slots` maps GLOBAL stages to their PARAM."""
 
     def __init__(
         self, target: Target, integers: Integers, evaluate: Evaluate, slots: dict[UOp, UOp]
@@ -86,7 +87,7 @@ class Access:
         self.evaluate = evaluate
         self.slots = slots
         self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
-        # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
+        # loop → how many turns ahead its loads are prefetched, and inside which loops (none: any)
         self.ahead: dict[str, tuple[int, list[str]]] = {}
 
     # ---- addresses -------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class Access:
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
 
     def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
-        """The element of `memory` at `offset`, which is one sum for all copies of the loops."""
+        """The element of `memory` at `offset`, an expression for all copies of the loops."""
         is_slotted = is_deep(memory) and slot_of(memory) in self.integers.bound
         key = (memory, offset, is_slotted)
         if key not in self._places:
@@ -112,8 +113,8 @@ class Access:
         return Address(memory, *self._places[key], copies)
 
     def _place(self, memory: UOp, offset: UOp, is_slotted: bool) -> tuple[Terms, int]:
-        """There is a staged array for every copy around it, in which each element is there for
-        every lane around it, side by side."""
+        """The position in a staged array. Each copy of the loops around the stage has an array of
+        its own, in which the elements of the lanes around it are interleaved."""
         terms, constant = self.integers.form(offset)
         if is_slotted:
             terms = {**terms, slot_of(memory): elements(memory)}
@@ -134,12 +135,13 @@ class Access:
         return self.at(read.src[0], flat_offset(read), copies)
 
     def pointer(self, address: Address) -> tuple[UOp, int]:
-        """A pointer to an element, and the bytes that its address is surely a multiple of."""
+        """A pointer to an element, and a number of bytes that its address is known to be a multiple
+        of."""
         memory, terms, constant, copies = address
         if not is_swizzled(memory):
             return self.plain_pointer(address)
         size, program = memory.dtype.itemsize, self.program
-        whole = ROW * ROWS // size  # what is so far apart is swizzled alike
+        whole = ROW * ROWS // size  # swizzling repeats at this distance
         far = {t: k for t, k in terms.items() if k % whole == 0}
         near = {t: k for t, k in terms.items() if t not in far}
         beyond = constant // whole * whole
@@ -154,7 +156,7 @@ class Access:
         return found, gcd(CHUNK, constant * size, *steps)
 
     def plain_pointer(self, address: Address) -> tuple[UOp, int]:
-        """The same where a stage is not swizzled, or as if it were not."""
+        """The same without regard to swizzling."""
         memory, terms, constant, copies = address
         rest = {}
         for term, factor in terms.items():
@@ -170,8 +172,8 @@ class Access:
         return found, step
 
     def _start(self, memory: UOp, terms: Terms, copies: Copies) -> tuple[UOp, int, int]:
-        """A pointer moved by all that is no number, its alignment, and by how much it is still to
-        be moved. Copies that differ by a constant share it."""
+        """A pointer moved by the non-constant terms, its alignment, and the constant offset that
+        remains. Copies that differ only by a constant share the pointer."""
         integers, program, dtype = self.integers, self.program, memory.dtype
         scope = max(map(integers.home, terms), key=attrgetter("depth"), default=program.base)
         key = (memory, *[(integers.key(t, copies), k) for t, k in terms.items()])
@@ -196,7 +198,7 @@ class Access:
     # ---- loads -----------------------------------------------------------------------------------
 
     def load(self, read: UOp, copies: Copies) -> UOp:
-        """The value of an INDEX; 0 in lanes that are gated off."""
+        """The value of an INDEX; 0 in lanes whose gate is off."""
         gate = gate_of(read)
         mask = None if gate is None else self.evaluate(gate, copies)
         if not is_off(mask):
@@ -218,11 +220,11 @@ class Access:
         return self._gathered(address, loop, mask)
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
-        """The lanes and copies that are within their limits. What is beyond is computed for nobody,
-        so a mask is needed only where it would not be memory of the array; a staged one has room
-        for what is cut off for sure."""
+        """The mask of lanes and copies that are within their limits. Values beyond are never used,
+        so a mask is needed only where the load could leave the array. A staged array has room for
+        the copies that are certainly cut off."""
         memory, limited = read.src[0], self.integers.limited(read)
-        if memory.op is Ops.STAGE and option(memory, "whole"):  # but for lanes that are too many
+        if memory.op is Ops.STAGE and option(memory, "whole"):  # except for surplus lanes
             limited = tuple(r for r in limited if self.integers.lanes_of.get(r, 0) > size_of(r))
         mask = self.integers.valid(limited, copies)
         if mask is not None and memory.op is Ops.PARAM:
@@ -246,13 +248,14 @@ class Access:
         dtype = memory.dtype.vec(count)
         aligned = max(memory.dtype.itemsize, gcd(alignment, dtype.itemsize))
         if memory.op is Ops.PARAM and not self.target.aligned:
-            aligned = memory.dtype.itemsize  # it may be a mapped file's or another library's
+            aligned = memory.dtype.itemsize  # it may belong to a mapped file or another library
         if self.ahead and mask is None and memory.op is Ops.PARAM:
             self._prefetch(address, dtype.itemsize)
         return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()))
 
     def _prefetch(self, address: Address, nbytes: int) -> None:
-        """The line that this load wants some turns later; once for loads that share a line."""
+        """Prefetches the line that this load will need some turns later; once for loads that share
+        a line."""
         if Ops.PREFETCH in self.program.lacking:
             return
         memory, terms, constant, copies = address
@@ -269,9 +272,9 @@ class Access:
                 self.program.effect(Ops.PREFETCH, dtypes.void, (later,), level)
 
     def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
-        """Lanes at known distances: vectors that cover them, and shuffles that pick. `lowest` is
-        the lowest lane's. The last vector ends with the last spot: nothing beyond the lanes is
-        touched, and where lanes are masked, nothing between them either."""
+        """Loads lanes at known distances: as vectors that cover them, and shuffles that pick the
+        lanes. `lowest` is the address of the lowest lane. The last vector ends at the last spot, so
+        nothing beyond the lanes is touched; if lanes are masked, nothing between them either."""
         count, width = len(spots), width_of(spots)
         wide = None if mask is None else self.program.widen(mask, count)
         begins, vectors = pieces(spots), []
@@ -284,12 +287,13 @@ class Access:
         found = self._picked_from(vectors, places)
         if wide is None or len({*spots}) == count:
             return found
-        # what one lane may read another, on the same spot, may not
+        # of two lanes on the same spot one may be allowed to read it and the other not
         nothing = self.program.widen(UOp.const(lowest.memory.dtype, 0), count)
         return self.program.add(Ops.WHERE, found.dtype, (wide, found, nothing))
 
     def _picked_from(self, vectors: list[UOp], places: list[int]) -> UOp:
-        """The lanes at these places, counted through all vectors: two vectors a shuffle."""
+        """The lanes at these positions, counted through all vectors. A shuffle takes two
+        vectors."""
         count, both = len(places), 2 * vectors[0].dtype.count
         found = self.program.picked(
             vectors[0], vectors[:2][-1], [p if p < both else 0 for p in places]
@@ -302,7 +306,7 @@ class Access:
         )
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
-        """For each group of lanes whether one is on."""
+        """For each group of lanes whether any of its masks is on."""
         off = self.program.widen(UOp.const(dtypes.bool, False), mask.dtype.count)
         found: UOp | None = None
         for nth in range(max(map(len, groups))):
@@ -326,7 +330,7 @@ class Access:
         return self.program.vector(lanes)
 
     def _lanes_on(self, mask: UOp | None, count: int) -> Iterator[tuple[int, UOp | None]]:
-        """The lanes that are not off for sure, each with its own mask."""
+        """The lanes that are not certainly off, each with its own mask."""
         for lane in range(count):
             own = None if mask is None else self.program.lane(mask, lane)
             if not is_off(own):
@@ -335,8 +339,8 @@ class Access:
     # ---- squares ---------------------------------------------------------------------------------
 
     def runs_along(self, address: Address, loop: UOp, inner: Loops = ()) -> UOp | None:
-        """An UNROLL range as long as `loop`, a power of two, that steps from one element, or from
-        one word of `inner`, to the next."""
+        """An UNROLL range as long as `loop`, a power of two, along which memory is contiguous, in
+        elements or in words of `inner`."""
         terms, size = address.terms, size_of(loop)
         if size & (size - 1):
             return None
@@ -350,15 +354,17 @@ class Access:
     def square(
         self, copies: Copies, loop: UOp, along: UOp, row: Callable[[Copies], UOp | None]
     ) -> list[UOp] | None:
-        """What `row` reads along a range for each lane of a loop, turned: the vector over the loop
-        for each turn of the range. None if a row can't be read so."""
+        """Reads a square and transposes it: `row` reads along a range for one lane of a loop; the
+        result is the vector over the loop for each turn of the range. None if a row can't be read
+        like that."""
         others = {r: turn for r, turn in copies.items() if r is not along}
         rows = [row({**others, loop: lane}) for lane in range(size_of(loop))]
         whole = [each for each in rows if each is not None]
         return transpose(self.program, whole) if len(whole) == len(rows) else None
 
     def _transposed(self, read: UOp, address: Address, loop: UOp, along: UOp) -> UOp:
-        """Loads along `along`, one a lane of `loop`; every copy of `along` gets its value."""
+        """Loads along `along`, one for each lane of `loop`, and transposes; every copy of `along`
+        gets its value."""
         program, integers, size = self.program, self.integers, size_of(loop)
         gate = gate_of(read)
 
@@ -390,8 +396,8 @@ class Access:
         nontemporal: bool = False,
         only: UOp | None = None,
     ) -> None:
-        """`value` goes to an element, or a vector's worth of them; `padded`: lanes that are cut
-        off may be written too; `only`: a mask over all."""
+        """Stores `value` to an element, or to a vector's worth of them. `padded`: lanes that are
+        cut off may be written, too. `only`: a mask over everything."""
         integers, program = self.integers, self.program
         address = self.at(memory, offset, copies)
         lanes = (r for r in (*ranges, *around(memory)) if role_of(r) == "VECTOR")
@@ -415,8 +421,8 @@ class Access:
             self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
 
     def fetch(self, stage: UOp, offset: UOp, read: UOp, copies: Copies, own: Loops) -> bool:
-        """Begins to copy 16 bytes that memory has side by side, and a stage too; False, and nothing
-        done, where that can't be said of them."""
+        """Begins to copy 16 bytes that are contiguous both in memory and in a stage. False, without
+        doing anything, if that can't be shown."""
         loop = next((r for r in own if role_of(r) == "VECTOR" and r not in copies), None)
         if loop is None or size_of(loop) * stage.dtype.itemsize != FETCHED:
             return False
@@ -442,11 +448,11 @@ class Access:
     # ---- several loops at once -------------------------------------------------------------------
 
     def is_row_major(self, read: UOp, tiles: Loops) -> bool:
-        """Whether memory has the elements for the turns of `tiles` one after the other."""
+        """Whether memory is contiguous over the turns of `tiles`, in this order."""
         return _is_row_major(self.read_at(read, {}).terms, tiles)
 
     def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
-        """All turns of `tiles`, which memory has in that order, as one vector."""
+        """All turns of `tiles`, over which memory is contiguous in this order, as one vector."""
         count = prod(size_of(r) for r in tiles)
         if is_off(mask):
             return self.program.widen(UOp.const(read.dtype, 0), count)
@@ -454,8 +460,9 @@ class Access:
         return self._emit(address.start(*tiles), count, mask)
 
     def outside_of(self, read: UOp, copies: Copies, tiles: Loops) -> tuple[UOp | None, list[UOp]]:
-        """Where a load of `tiles` is within the limits of other loops, and the comparisons that
-        hold within those of `tiles`. A staged array has room for what is beyond."""
+        """The mask that says where a load of `tiles` is within the limits of other loops, and the
+        comparisons for the limits of `tiles` themselves. A staged array has room for what is
+        beyond."""
         if read.src[0].op is not Ops.PARAM:
             return None, []
         limited = self.integers.limited(read)
@@ -466,7 +473,8 @@ class Access:
     def store_tile(
         self, memory: UOp, offset: UOp, value: UOp, copies: Copies, tiles: Loops
     ) -> None:
-        """A vector over `tiles` goes to a staged array, which has them in that order."""
+        """Stores a vector over `tiles` to a staged array, which is contiguous over them in this
+        order."""
         address = self.at(memory, offset, copies)
         assert _is_row_major(address.terms, tiles), "a stage lies as its matrix unit wants it"
         value = self.program.widen(value, prod(size_of(r) for r in tiles))
@@ -480,7 +488,7 @@ class Access:
     def _put(
         self, address: Address, value: UOp, mask: UOp | None, nontemporal: bool = False
     ) -> None:
-        """Stores a number, or a vector to neighbours."""
+        """Stores a scalar, or a vector to neighbouring elements."""
         dtype, whole, runs = address.memory.dtype, value.dtype.itemsize, runs_on(mask)
         if runs and (is_one_lane(runs) or "masked_store" not in self.target.native):
             for run in runs:
@@ -500,7 +508,7 @@ class Access:
 
 
 def runs_on(mask: UOp | None) -> list[range]:
-    """The lanes of a vector's mask that are on, in runs of 2**n; none if they aren't known."""
+    """The lanes of a vector's mask that are on, in runs of 2**n; none if the mask isn't known."""
     if mask is None or mask.op is not Ops.VECTORIZE or mask.dtype.count != len(mask.src):
         return []
     if any(lane.op is not Ops.CONST for lane in mask.src):
@@ -514,8 +522,8 @@ def runs_on(mask: UOp | None) -> list[range]:
 
 
 def is_one_lane(runs: list[range]) -> bool:
-    """Whether a vector's access is one to an element (LLVM 22 writes too much for such a mask on a
-    truncated vector)."""
+    """Whether a vector's access should be one to a single element (LLVM 22 writes too much for such
+    a mask on a truncated vector)."""
     return len(runs) == 1 and len(runs[0]) == 1
 
 
@@ -525,18 +533,18 @@ def is_deep(memory: UOp) -> bool:
 
 
 def is_swizzled(memory: UOp) -> bool:
-    """Whether a staged array lies as a unit wants it that reads it itself."""
+    """Whether a staged array has the layout of a unit that reads it directly."""
     return memory.op is Ops.STAGE and option(memory, "swizzle") is not None
 
 
 def slot_of(stage: UOp) -> UOp:
-    """What counts the places of such an array."""
+    """The index that counts the slots of such an array."""
     return UOp.range(option(stage, "depth", 1), f"{stage.arg[0]}.slot")
 
 
 def around(memory: UOp) -> list[UOp]:
-    """The copied ranges and lanes that a staged array depends on, a vector last: each has elements
-    of its own."""
+    """The copied ranges and lanes that a staged array depends on, a vector last. Each of their
+    turns has elements of its own."""
     if memory.op is not Ops.STAGE or memory.arg[1] != "LOCAL":
         return []
     found = [r for r in memory.ranges if role_of(r) in COPIED or role_of(r) in ("LANE", "GROUP")]
@@ -544,7 +552,7 @@ def around(memory: UOp) -> list[UOp]:
 
 
 def _is_row_major(terms: Terms, tiles: Loops) -> bool:
-    """Whether elements for the turns of `tiles` lie one after the other."""
+    """Whether the elements for the turns of `tiles` are contiguous, in this order."""
     step = 1
     for loop in reversed(tiles):
         if _step(terms, loop) != step:
@@ -554,14 +562,14 @@ def _is_row_major(terms: Terms, tiles: Loops) -> bool:
 
 
 def _step(terms: Terms, loop: UOp) -> int | None:
-    """Elements from lane to lane; None where the steps differ."""
+    """The elements from lane to lane; None if the steps differ."""
     if any(loop in term.ranges for term in terms if term is not loop):
         return None
     return terms.get(loop, 0)
 
 
 def _is_computed(gate: UOp | None) -> bool:
-    """Whether a gate follows from loop counters alone."""
+    """Whether a gate depends on loop counters alone."""
     return gate is None or all(n.op is not Ops.INDEX for n in gate.toposort())
 
 

@@ -28,12 +28,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 APART = (*COPIES, "TILE")
-"""What has a state of its own each turn; but a unit's state is all turns of the TILE loops."""
+"""Roles whose turns each have a state of their own; but a unit's state covers all turns of the TILE
+loops."""
 
 
 class Accumulators:
-    """One REDUCE in registers. A copy's state is its accumulator and, where sums carry rounding
-    errors along, the error; a SPREAD loop has a state for each turn."""
+    """One REDUCE in registers. The state of a copy is its accumulator and, for compensated sums,
+    the rounding error; a SPREAD loop has one state for each turn."""
 
     def __init__(self, evaluator: Evaluator, node: UOp) -> None:
         self.evaluator, self.node = evaluator, node
@@ -63,7 +64,7 @@ class Accumulators:
         return 1 if loop is None else size_of(loop)
 
     def _is_fused(self) -> bool:
-        """Whether a product is taken in by one instruction."""
+        """Whether one instruction takes in a product."""
         wide = (dtypes.float32, dtypes.float64)
         is_product = self.node.arg == "add" and self.value.op is Ops.MUL
         return is_product and self.node.dtype in wide
@@ -73,8 +74,8 @@ class Accumulators:
         return [self.empty] * (self.states * len(self.keys))
 
     def take(self, accumulators: Values) -> Values:
-        """One turn of the loops. Values of unrolled turns are combined first, in pairs, but for
-        products, which the accumulator takes in one by one."""
+        """One turn of the loops. The values of unrolled turns are first combined in pairs, except
+        for products, which the accumulator takes in one by one."""
         found = self._scaled(accumulators)
         turns = [{}] if self.in_pairs else self.evaluator.copies_of(self.unrolled, {})
         for turn in turns:
@@ -84,7 +85,8 @@ class Accumulators:
         return found
 
     def _scaled(self, accumulators: Values) -> Values:
-        """The states, multiplied by what a sum that follows a maximum is scaled by."""
+        """The states, multiplied by the factor with which a sum that follows a maximum is
+        rescaled."""
         if self.factor is None:
             return list(accumulators)
         evaluator, program = self.evaluator, self.evaluator.program
@@ -93,7 +95,7 @@ class Accumulators:
         return [program.add(Ops.MUL, pair[0].dtype, pair) for pair in pairs]
 
     def keep(self, results: Values) -> None:
-        """Every copy finds its reduction: states, lanes and the lanes of a group are combined."""
+        """Binds each copy to its result: states, lanes, and lanes of a group are combined."""
         evaluator, node, own = self.evaluator, self.node, own_ranges(self.node)
         home = evaluator.home_of(node)
         groups = [r for r in own if role_of(r) in COUNTED]
@@ -108,7 +110,7 @@ class Accumulators:
             home.memo[evaluator.integers.key(node, out)] = total
 
     def _after(self, state: Values, copies: Copies) -> Values:
-        """The state of one copy after its values are taken in."""
+        """The state of one copy after its values have been taken in."""
         evaluator, program, value = self.evaluator, self.evaluator.program, self.value
         if self.in_pairs:
             item = combined(evaluator, self.node, copies)
@@ -133,7 +135,8 @@ class Accumulators:
 
 
 class Maxima:
-    """The maxima so far, by which sums that follow them are scaled; they are carried beside."""
+    """The running maxima, by which the sums that follow them are rescaled; they are carried beside
+    the sums."""
 
     def __init__(self, evaluator: Evaluator, nodes: Sequence[UOp]) -> None:
         self.evaluator = evaluator
@@ -147,11 +150,11 @@ class Maxima:
         ]
 
     def start(self) -> Values:
-        """Nothing yet."""
+        """The initial maxima."""
         return [identity(node.arg, node.dtype) for node, _ in self.states]
 
     def take(self, values: Values) -> Values:
-        """What this turn brings, which those who follow find with what was before."""
+        """Takes in this turn's values; the sums that follow find the maxima before and after."""
         evaluator, found = self.evaluator, []
         for (node, copies), value in zip(self.states, values, strict=True):
             most = evaluator.evaluate(node.src[0], copies)
@@ -161,11 +164,11 @@ class Maxima:
         return found
 
     def keep(self, results: Values) -> None:
-        """Nobody reads them behind the loop."""
+        """Does nothing: no one reads the maxima after the loop."""
 
 
 class StagedSums:
-    """A REDUCE whose accumulators a stage holds, and their rounding errors a second one."""
+    """A REDUCE whose accumulators are in a stage, and their rounding errors in a second one."""
 
     def __init__(self, evaluator: Evaluator, stage: UOp) -> None:
         self.evaluator, self.reduce, self.own = evaluator, stage.src[0], own_ranges(stage)
@@ -177,13 +180,13 @@ class StagedSums:
         self.apart = (*self.own, *around(stage))
 
     def starting(self) -> Put:
-        """The leaf that fills the stages before the first turn."""
+        """The leaf that initialises the stages before the first turn."""
         empty = identity(self.reduce.arg, self.reduce.dtype)
         starts = [(each, self.offset, empty) for each in self.held]
         return Put(self.evaluator, starts, self.own, padded=True)
 
     def take(self, values: Values) -> Values:
-        """The leaf that takes in the values of one turn of the loops."""
+        """Emits the leaf that takes in the values of one turn of the loops."""
         evaluator = self.evaluator
         for copies in evaluator.copies_of(self.apart, {}):
             taken = combined(evaluator, self.reduce, copies)
@@ -197,7 +200,7 @@ class StagedSums:
 
 
 def taken_in(evaluator: Evaluator, monoid: str, state: Values, item: UOp) -> Values:
-    """An accumulator (and its error) with one more value."""
+    """An accumulator (and its error) after one more value."""
     if len(state) == 2:
         return list(evaluator.combiner.add_exactly(state[0], state[1], item))
     return [evaluator.combiner.combine(monoid, state[0], item)]

@@ -30,8 +30,8 @@ from tinygrad.uop.op import Ops
 
 
 def filled_ahead(item: Loop) -> list[Fill]:
-    """The stages in this loop that are filled some turns ahead: those that ask for it, unless one
-    of them reads what is filled beside it, or the loop starts late."""
+    """The stages in this loop that are filled some turns ahead: those with this option, unless one
+    of them reads a stage that is filled beside it, or the loop starts late."""
     fills = [each for each in item.items if isinstance(each, Fill)]
     deep = [fill for fill in fills if option(fill.stage, "depth", 1) > 1]
     inside = {fill.stage for fill in fills}
@@ -46,7 +46,8 @@ def ahead_of(
     fills: Sequence[Fill],
     end: Number,
 ) -> Ahead:
-    """How the stages of this loop are filled; `fill` writes what all lanes do for one."""
+    """Chooses how the stages of this loop are filled. `fill` emits the fill of one stage by all
+    lanes."""
     boxes = [boxes_of(fill.stage) for fill in fills]
     found = [each for each in boxes if each is not None]
     engine = "box_copy" in owner.target.native and owner.target.aligned
@@ -75,12 +76,12 @@ class Ahead(ABC):
 
     @abstractmethod
     def see(self, done: UOp) -> None:
-        """A turn begins, after `done` others: what it reads is there."""
+        """A turn begins after `done` others: waits until its stages are filled."""
 
     @abstractmethod
     def fill(self, done: Number, turn: Number, slot: Number) -> None:
-        """Fills the stages for a turn, if there is such a turn; the current one is after `done`
-        others."""
+        """Fills the stages for a turn, if there is such a turn; `done` turns are over when the
+        current one begins."""
 
     @abstractmethod
     def leave(self, done: UOp) -> None:
@@ -93,8 +94,9 @@ class Ahead(ABC):
             self.fill(-1, self.item.low + turn, turn)
 
     def turn(self, counter: UOp, rest: Callable[[], Values]) -> Values:
-        """A turn of the loop: what it reads is there, `rest` reads it, and later turns' stages are
-        filled before, or after if the products of this turn are then still on their way."""
+        """One turn of the loop: waits for its stages, lets `rest` read them, and fills the stages
+        of a later turn. That fill comes before `rest`; or after it, if the products of this turn
+        are still running then."""
         owner, program = self.owner, self.owner.program
         done = as_node(program.integer(Ops.ADD, counter, -self.item.low))
         self.see(done)
@@ -119,12 +121,12 @@ class Ahead(ABC):
         self.fill(done, program.integer(Ops.ADD, counter, self.early), slot)
 
     def never(self, turn: Number) -> bool:
-        """Whether there is surely no such turn."""
+        """Whether there is certainly no such turn."""
         return isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end
 
     @contextlib.contextmanager
     def _in(self, turn: Number, slot: Number, only: UOp | None = None) -> Iterator[None]:
-        """Within, those that fill do it for a turn, if there is such a turn."""
+        """A context in which stages are filled for a turn, if there is such a turn."""
         program, integers, item = self.owner.program, self.owner.integers, self.item
         assert item.loop is not None
         if isinstance(turn, UOp) or isinstance(self.end, UOp):
@@ -141,7 +143,7 @@ class Ahead(ABC):
 
 
 class ByLanes(Ahead):
-    """All lanes fill, and meet."""
+    """All lanes fill, and synchronise at barriers."""
 
     def __init__(
         self,
@@ -171,11 +173,11 @@ class ByLanes(Ahead):
         self._effect(Ops.COMMIT, (), "copies")
 
     def leave(self, done: UOp) -> None:
-        """The next turn meets them."""
+        """Nothing to do: the barrier of the next turn follows."""
 
 
 class ByBoxes(Ahead):
-    """The first lane asks for boxes, and every warp says how far it is."""
+    """The first lane requests the boxes, and every warp signals its progress."""
 
     def __init__(
         self,
@@ -196,7 +198,7 @@ class ByBoxes(Ahead):
         self.warps = ceildiv(size, warp)
 
     def _signal(self, slot: Number, which: int) -> UOp:
-        """Of a place: that it is full (0), or that another is free (1)."""
+        """A slot's signal: that it is full (0), or that its readers have left it (1)."""
         program = self.owner.program
         place = program.integer(Ops.ADD, slot, which * self.depth)
         return program.add(Ops.INDEX, dtypes.uint64, (self.signals, as_node(place)))
@@ -210,7 +212,7 @@ class ByBoxes(Ahead):
         self.owner.lanes.barrier()
 
     def _turn_of(self, done: UOp, offset: int = 0) -> tuple[UOp, UOp]:
-        """The place of a turn, and whether its signals' turn is an odd one."""
+        """The slot of a turn, and whether its signals are in an odd round."""
         program = self.owner.program
         place = as_node(program.integer(Ops.ADD, done, offset))
         round_ = program.divided(Ops.IDIV, place, self.depth)
@@ -232,8 +234,8 @@ class ByBoxes(Ahead):
                 each.fetch(self.owner.access, signal)
 
     def _wait_for_readers(self, done: UOp) -> None:
-        """Until all have left the turn before the current one. In the first turn there is none: a
-        signal that has just begun counts as having had an odd turn."""
+        """Waits until all warps have left the turn before the current one. In the first turn there
+        is none: a fresh signal counts as having completed an odd round."""
         program = self.owner.program
         slot, odd = self._turn_of(done, self.depth - 1)
         before = program.add(Ops.XOR, dtypes.index, (odd, as_node(1)))

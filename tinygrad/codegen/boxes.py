@@ -33,8 +33,8 @@ WIDEST = 1 << 31  # coordinates are below
 
 @dataclass
 class Axis:
-    """One axis of the tensor: elements from place to place, the coordinate of an element of the
-    piece, and how many places there are (0: as many as the coordinate has values)."""
+    """One axis of the tensor: the distance between its places in elements, the coordinate of a
+    piece's element, and the number of places (0: as many as the coordinate has values)."""
 
     stride: int
     terms: dict[UOp, int]
@@ -49,8 +49,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Boxes:
-    """A stage as boxes of `memory`: of that `shape`, one for each turn of the loops `apart`. Axes
-    are listed the fastest first."""
+    """A stage as boxes of `memory`, which are of that `shape`: one box for each turn of the loops
+    `apart`. Axes are listed the fastest first."""
 
     stage: UOp
     memory: UOp
@@ -60,12 +60,12 @@ class Boxes:
 
     @property
     def nbytes(self) -> int:
-        """Of all boxes, what lies beyond the tensor included."""
+        """The bytes of all boxes, including the part beyond the tensor."""
         elements: int = prod(map(size_of, own_ranges(self.stage)))
         return elements * self.stage.dtype.itemsize
 
     def fetch(self, access: Access, signal: UOp) -> None:
-        """Begins to copy them; the signal is told of what has come."""
+        """Begins to copy the boxes; the signal counts the bytes that have arrived."""
         program, stage = access.program, self.stage
         inside = [r for r in own_ranges(stage) if r not in self.apart]
         sizes = tuple(axis.places for axis in self.axes)
@@ -85,8 +85,8 @@ class Boxes:
 
 
 def boxes_of(stage: UOp) -> Boxes | None:
-    """A swizzled stage as boxes of the buffer that it copies; None where it copies none, or not
-    rows that lie at equal distances."""
+    """A swizzled stage as boxes of the buffer that it copies. None if it is not a copy, or if its
+    rows are not evenly spaced."""
     value, size = below_bits(stage.src[0]), stage.dtype.itemsize
     is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
     if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
@@ -132,8 +132,9 @@ def _axes(terms: Terms, constant: int, stride: int) -> list[Axis]:
 
 
 def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
-    """The axes with the sizes that a gate's conditions give them; None where one of these is not
-    the end of an axis. What a coordinate has beyond it, a batch, becomes an axis of its own."""
+    """The axes with the sizes that a gate's conditions imply; None if one of the conditions is not
+    the end of an axis. The part of a coordinate that counts beyond the end, such as a batch,
+    becomes an axis of its own."""
     beyond: dict[int, Terms] = {}
     for condition in _conditions(gate):
         if condition.op is not Ops.CMPLT or condition.src[0].dtype is not dtypes.index:
@@ -167,8 +168,9 @@ def _conditions(gate: UOp | None) -> list[UOp]:
 
 
 def _end(axis: Axis, terms: Terms, limit: int) -> tuple[int, Terms] | None:
-    """Where `terms < limit` ends the axis, and the terms of its coordinate beyond; None if it
-    doesn't. A condition may count in units of several places."""
+    """The size of the axis that `terms < limit` implies, and the terms of its coordinate that count
+    beyond it; None if the condition doesn't end the axis. A condition may count in units of several
+    places."""
     factors = {divmod(axis.terms.get(term, 0), factor) for term, factor in terms.items()}
     if len(factors) != 1:
         return None

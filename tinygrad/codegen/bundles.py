@@ -25,10 +25,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_TEXT = 8000
-"""Instructions of a function that is made of several."""
+"""The most instructions of a function that combines several."""
 
 FIRST = (Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL)
-"""What stands at the head of a program, in this order."""
+"""The ops at the head of a program, in this order."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Part:
 
     @functools.cached_property
     def tasks(self) -> list[int]:
-        """How many tasks it takes for each member."""
+        """The number of tasks for each member."""
         found = {values: self._tasks(values) for values in {m.values for m in self.members}}
         return [found[member.values] for member in self.members]
 
@@ -62,7 +62,8 @@ class Part:
 
 
 def shared(bundle: UOp, target: Target) -> list[tuple[UOp, tuple[Member, ...]]]:
-    """The kernels of which a bundle's functions are made on this target, and who runs them."""
+    """The kernels that a bundle's functions are made of on this target, and the members that run
+    each."""
     found = members_of(bundle)
     if "PICK" in target.native:
         return [(kernel, tuple(members)) for kernel, members in found]
@@ -70,7 +71,7 @@ def shared(bundle: UOp, target: Target) -> list[tuple[UOp, tuple[Member, ...]]]:
 
 
 def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
-    """The functions of a bundle, as few as can be."""
+    """The functions of a bundle, as few as possible."""
     first = 1 + max(slot for _, slots, _ in bundle.arg for slot in slots)
     together: list[list[Part]] = []
     apart: list[tuple[Part, Member]] = []
@@ -103,7 +104,8 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
 
 
 def _is_plain(lowered: Lowered, target: Target) -> bool:
-    """Whether this is one function of tasks in a row, each array of which is bound once."""
+    """Whether this is one function whose tasks are numbered along one axis, and in which each array
+    is bound once."""
     (*before, phase) = lowered.phases
     arrays = (n.arg[1] * n.dtype.itemsize for n in phase.program if n.op is Ops.PARAM)
     is_bound = not target.window_limit or max(arrays, default=0) <= target.window_limit
@@ -111,7 +113,7 @@ def _is_plain(lowered: Lowered, target: Target) -> bool:
 
 
 def _fit(parts: Sequence[Part], target: Target) -> bool:
-    """Whether these may be one function."""
+    """Whether these parts may share a function."""
     phases = [part.phase for part in parts]
     return (
         len({phase.block for phase in phases}) == 1
@@ -123,14 +125,14 @@ def _fit(parts: Sequence[Part], target: Target) -> bool:
 
 @dataclass
 class _Function:
-    """One function while it is put together."""
+    """One function under construction."""
 
     name: str
     parts: Sequence[Part]
     target: Target
     heads: dict[Ops, dict[object, UOp]] = field(default_factory=lambda: {op: {} for op in FIRST})
     body: list[UOp] = field(default_factory=list)
-    tag: int = 0  # makes the nodes of each part nodes of their own
+    tag: int = 0  # makes the nodes of each part distinct
 
     def phase(self) -> Phase:
         phases = [part.phase for part in self.parts]
@@ -158,7 +160,7 @@ class _Function:
     # ---- one part --------------------------------------------------------------------------------
 
     def _part(self, part: Part, task: UOp, before: int, count: int, total: int) -> None:
-        """Does the tasks from number `before` on."""
+        """Emits the part's tasks, which start at number `before`."""
         self.tag += 1
         condition: UOp | None = None
         if before > 0:
@@ -201,7 +203,7 @@ class _Function:
         return found
 
     def _write(self, part: Part, tasks: dict[str, UOp], which: UOp | None = None) -> None:
-        """The program of a part, on what its members have in the place of its arguments."""
+        """Emits the program of a part, with its members' arguments in place of its own."""
         changes: dict[UOp, UOp] = {}
         for node in part.phase.program:
             if node.op is Ops.PARAM:
@@ -224,7 +226,7 @@ class _Function:
                 self.body.append(changes[node])
 
     def _special(self, node: UOp) -> UOp:
-        if node.arg[0] == "task":  # opens the loop of tasks where it stands
+        if node.arg[0] == "task":  # it opens the loop of tasks where it is
             self.body.append(node)
             return node
         return self._argument(node)

@@ -24,9 +24,9 @@ Store = tuple[UOp, UOp, UOp]
 
 @dataclass(frozen=True)
 class Arms:
-    """A task does nothing unless no `inside` is negative; and if no `margins` are negative either,
-    it does `whole` over `own`, which knows nothing of the limits. Loops of tasks that had a limit
-    are other nodes there: `renamed` says which."""
+    """A task runs only if no `inside` is negative. If no `margins` are negative either, it runs
+    `whole`, that is, the nest over `own`, which has none of these limits. Task loops that had a
+    limit are other nodes there; `renamed` maps them."""
 
     inside: tuple[UOp, ...]
     margins: tuple[UOp, ...]
@@ -72,8 +72,8 @@ def _nodes(own: Sequence[UOp], stores: Sequence[Store], stop: Iterable[UOp]) -> 
 
 
 def _margin(loop: UOp, limit: UOp, tasks: set[UOp]) -> UOp | None:
-    """What is left at least between the end of `loop` and a limit by variables, as an expression of
-    the tasks' counters; None where the limit is no such one."""
+    """The least distance between the end of `loop` and a limit that variables set, as an expression
+    of the tasks' counters; None if the limit is of another kind."""
     if not any(n.op is Ops.DEFINE_VAR for n in limit.toposort()):
         return None
     if loop in tasks:

@@ -26,19 +26,20 @@ WRITTEN_OUT = ("UNROLL", "SPREAD")
 
 PAGE = 4096
 SHORT_TEXT = 64
-"""So many instructions are worth writing again for what an image's edges hide. Three times the text
-of a max-pool's backward pass (141 of them) took 0.98 of its time."""
+"""Texts of at most so many instructions are worth copying for what an image's border masks. For a
+max-pool's backward pass (141 instructions) three copies took 0.98 of its time."""
 EDGE = 16
-"""What is hidden, or is no memory, in fewer than one of so many turns is no more than an edge."""
+"""A mask that is off, or memory that isn't there, in fewer than one of so many turns is no more
+than a border."""
 
 Guard = UOp
-"""An index expression: what it guards is read where it is negative, or where it isn't."""
+"""An index expression; the guarded read happens where it is negative, or where it isn't."""
 
 
 def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
-    """The guards of all reads below values; none where stages stand between, or lanes that have
-    masks in any case. Those of no more than an image's edges only where the text is short, and of a
-    stage's, which isn't stored, only what reaches far."""
+    """The guards of all reads below values. None if there are stages in between, or lanes, which
+    have masks anyway. Guards that cover no more than an image's border count only if the text is
+    short; in a stage, which isn't stored, only guards of far reads count."""
     nodes = UOp.sink(*values).toposort()
     if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in LANES) for n in nodes):
         return []
@@ -60,7 +61,8 @@ def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
 
 
 def _hides_much(guard: Guard) -> bool:
-    """Whether what it guards, in a copy of the text, is hidden in more turns than an edge has."""
+    """Whether the guarded read is masked, in a copy of the text, in more turns than a border
+    has."""
     terms, low = affine(guard)
     high = low
     for term, factor in terms.items():
@@ -71,7 +73,7 @@ def _hides_much(guard: Guard) -> bool:
 
 
 def _reaches_far(read: UOp) -> bool:
-    """Whether an address that a mask hides is often on a page where there is nothing."""
+    """Whether an address behind a mask is often on a page that isn't mapped."""
     memory, offset = read.src[0], flat_offset(read)
     reach = max(-offset.vmin, offset.vmax + 1 - memory.arg[1])
     is_often = reach * EDGE >= offset.vmax + 1 - offset.vmin
@@ -79,7 +81,7 @@ def _reaches_far(read: UOp) -> bool:
 
 
 def _text(nodes: Iterable[UOp]) -> int:
-    """About how many instructions a turn of all loops is, without those of addresses."""
+    """A rough count of the instructions in a turn of all loops, without address computations."""
     return sum(
         prod(size_of(r) for r in node.ranges if role_of(r) in WRITTEN_OUT)
         for node in nodes
@@ -90,8 +92,9 @@ def _text(nodes: Iterable[UOp]) -> int:
 def pieces(
     loop: UOp, turns: Interval, guards: Sequence[Guard], known: Mapping[UOp, Interval]
 ) -> list[Interval]:
-    """The turns of a loop in stretches, in each of which guards are negative for sure, or surely
-    not, or neither, whatever else counts between the numbers that are `known`."""
+    """Splits the turns of a loop into stretches. In each, each guard is certainly negative,
+    certainly not, or undecided, for all values of the other counters within the intervals that are
+    `known`."""
     low, high = turns
     places = {low, high + 1}
     for guard in guards:
@@ -100,15 +103,15 @@ def pieces(
         if factor and not any(loop in t.ranges for t in terms if t.op is not Ops.RANGE):
             rest = build({t: k for t, k in terms.items() if t is not loop}, constant)
             first, second = _first_turns(factor, bounds(rest, known))
-            few = second - first == 2  # turns where it is neither: an inner loop tells in each
+            few = second - first == 2  # so few undecided turns: an inner loop decides
             places.update((first, first + 1, second) if few else (first, second))
     inside = sorted(place for place in places if low <= place <= high + 1)
     return [(begin, end - 1) for begin, end in pairwise(inside)]
 
 
 def _first_turns(factor: int, rest: Interval) -> tuple[int, int]:
-    """The turns t from which on factor * t + rest is no longer surely what it was before, and from
-    which on it surely is the other: negative, or not."""
+    """The turn t from which factor * t + rest may change its sign, and the one from which it
+    certainly has changed."""
     least, most = rest
     if factor > 0:
         return -(most // factor), -(least // factor)

@@ -23,7 +23,7 @@ class Writer(Protocol):
 
 
 Rule = Callable[..., UOp]
-"""Of a writer and the sources."""
+"""Takes a writer and the sources."""
 
 
 def _const(to: Writer, dtype: DType, value: ConstType) -> UOp:
@@ -39,13 +39,13 @@ def _test(to: Writer, op: Ops, *src: UOp) -> UOp:
 
 
 def bits_of(dtype: DType) -> DType:
-    """The unsigned integer of a dtype's size, as wide."""
+    """The unsigned integer of a dtype's size, with as many lanes."""
     size = dtype.scalar().itemsize
     return next(d for d in dtypes.uints if d.itemsize == size).vec(dtype.count)
 
 
 def _known(value: UOp) -> ConstType | None:
-    """The number in every lane, if it is one."""
+    """The constant that every lane has, or None."""
     if value.op is Ops.VECTORIZE and len(value.src) == 1:
         value = value.src[0]
     return value.arg if value.op is Ops.CONST else None
@@ -66,12 +66,13 @@ def _remainder(to: Writer, a: UOp, b: UOp) -> UOp:
 
 
 def _larger(to: Writer, a: UOp, b: UOp) -> UOp:
-    """Comparing chooses, but for a NaN in b, and for zeros, of whose signs both must be set."""
+    """The maximum by comparison, which is right except for a NaN in b, and for two zeros, whose
+    sign bits are combined."""
     found = _same(to, Ops.WHERE, _test(to, Ops.CMPLT, a, b), b, a)
     if not dtypes.is_float(a.dtype.scalar()):
         return found
     known = [value for value in map(_known, (a, b)) if value is not None]
-    if not any(known):  # a number that is not 0 makes no two zeros meet
+    if not any(known):  # with a constant other than 0, two zeros can't meet
         bits = bits_of(a.dtype)
         pair = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
         both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, *pair),))
@@ -80,7 +81,7 @@ def _larger(to: Writer, a: UOp, b: UOp) -> UOp:
 
 
 def _power_of_two(to: Writer, n: UOp, dtype: DType) -> UOp:
-    """2**n in a dtype: of each bit of n that is set, the factor that it stands for."""
+    """2**n in a dtype: for each bit of n that is set, the factor that this bit stands for."""
     known = _known(n)
     if known is not None:
         return _const(to, dtype, 1 << int(known))
@@ -99,7 +100,7 @@ def _shift_left(to: Writer, a: UOp, n: UOp) -> UOp:
 
 
 def _shift_right(to: Writer, a: UOp, n: UOp) -> UOp:
-    """Divided as an unsigned number; of a negative a, ~(~a >> n)."""
+    """A shift of the unsigned number; for a negative a, ~(~a >> n)."""
     bits = bits_of(a.dtype)
     power = _power_of_two(to, n, bits)
     if dtypes.is_unsigned(a.dtype.scalar()):

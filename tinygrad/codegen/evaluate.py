@@ -34,14 +34,14 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 COMPARISONS = GroupOp.Comparison
 
 COPIES = ("UNROLL", "SPREAD")
-"""Roles whose turns stand in the text one after another."""
+"""Roles whose turns are copies in the text, one after another."""
 
 
 class Evaluator:
-    """The values of one phase of a kernel. Whoever walks its loop tree (`codegen/expand`) binds the
-    loops, and says what is filled where the walk is, what runs there, whether that is for a later
-    turn (`is_ahead`), and whether a turn's products may be on their way when it ends (`is_late`).
-    """
+    """The values of one phase of a kernel. The caller walks the loop tree (`codegen/expand`), binds
+    the loops, and says which stages are filled at this point, which loops run there, whether the
+    walk is at a later turn (`is_ahead`), and whether a turn's products may still be running when it
+    ends (`is_late`)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Evaluator:
         self.lanes = Lanes(self.program, self.combiner, block)
         self.integers.lanes_of.update(self.lanes.limits())
         self.faults = Faults(self.integers, fault, faults)
-        self.written = written  # nodes whose value changes as the kernel stores
+        self.written = written  # nodes whose value changes when the kernel stores
         self.tiles = Tiles(self)
         self.filling: frozenset[UOp] = frozenset()
         self.running: Running | None = None
@@ -107,13 +107,13 @@ class Evaluator:
         return done[node]
 
     def data(self, node: UOp, copies: Copies) -> UOp:
-        """A value that an index is made of."""
+        """A data value that an index depends on."""
         lane = self._lane(node, copies)
         return self.evaluate(node, copies) if lane is None else lane
 
     def _lane(self, node: UOp, copies: Copies) -> UOp | None:
-        """Where one lane is asked for, that of a vector which is computed once: but for what lanes
-        may have written before."""
+        """If one lane is wanted, it is taken from a vector that is computed once; unless lanes may
+        have stored to its memory in between."""
         lanes = [r for r in self.integers.copied(node) if r in copies and role_of(r) == "VECTOR"]
         if not lanes or node in self.written:
             return None
@@ -121,11 +121,11 @@ class Evaluator:
         return self.program.lane(self.evaluate(node, others), copies[lanes[0]])
 
     def home_of(self, node: UOp) -> Scope:
-        """Where the value of `node` is kept."""
+        """The scope in which the value of `node` is kept."""
         return self.program.scope if node in self.written else self.integers.home(node)
 
     def forget_written(self, copies: Copies) -> None:
-        """Has the next lane read what this one wrote: it may read the same element."""
+        """Makes the next lane read again what this one may have written."""
         for node in self.written:
             self.program.scope.memo.pop(self.integers.key(node, copies), None)
 
@@ -135,14 +135,14 @@ class Evaluator:
             return node if not node.src else UOp.const(node.dtype, node.arg)
         home, key = self.home_of(node), self.integers.key(node, copies)
         found = home.memo.get(key)
-        if found is None and node.op is Ops.REDUCE:  # summed before a task's turns were told apart
+        if found is None and node.op is Ops.REDUCE:  # summed before a task's turns were separated
             while found is None and home.parent is not None:
                 home = home.parent
                 found = home.memo.get(key)
         return found
 
     def _needs(self, node: UOp, done: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
-        """The sources to emit first; addresses and indices take care of theirs."""
+        """The sources to emit first; addresses and indices handle theirs."""
         if node.op in (Ops.INDEX, Ops.REDUCE, Ops.RANGE, Ops.DEFINE_VAR):
             return ()
         if node.dtype is dtypes.index or _compares_indices(node):
@@ -196,7 +196,7 @@ class Evaluator:
         if node.op is Ops.CAST and sources[0].dtype is dtype:
             return sources[0]
         known = [s.arg for s in sources if s.op is Ops.CONST and not dtypes.is_float(s.dtype)]
-        if len(known) == len(sources) and node.op in _FOLDED:  # what a copy's number makes
+        if len(known) == len(sources) and node.op in _FOLDED:  # constant in this copy
             value = known[0] if node.op is Ops.CAST else evaluate(node.op, dtype, *known)
             return UOp.const(dtype, dtypes.as_const(value, dtype))
         return program.add(node.op, dtype, sources, node.arg)
@@ -215,15 +215,15 @@ class Evaluator:
         return self.access.load(node, copies)
 
     def _beyond(self, read: UOp, copies: Copies) -> tuple[UOp, ...]:
-        """The limited loops of a read that could leave a row of its stage: what is cut off there
-        would be written into the next row."""
+        """The limited loops of a read that could leave a row of its stage: a value that is cut off
+        there would be written into the next row."""
         rows = zip(indices(read), own_ranges(read.src[0]), strict=True)
         if all(self.integers.interval(at, copies)[1] < size_of(row) for at, row in rows):
             return ()
         return self.integers.limited(read)
 
     def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp:
-        """The value of a stage that this read fills; its loads are asked for some turns ahead."""
+        """The value of a stage that this read fills; its loads are prefetched some turns ahead."""
         loops = [r for r in read.ranges if r in self.integers.bound and role_of(r) == "LOOP"]
         before, turns = self.access.ahead, option(read.src[0], "prefetch", 0)
         if turns and loops:
@@ -238,8 +238,8 @@ class Evaluator:
     def copies_of(
         self, ranges: Iterable[UOp], copies: Copies, roles: Sequence[str] = COPIES
     ) -> list[Copies]:
-        """All turns of those among `ranges` with these roles that are not cut off for sure, the
-        longest range outermost, so that few operands live at a time."""
+        """All turns of the loops among `ranges` with these roles that are not certainly cut off.
+        The longest range is outermost, so that few operands are live at a time."""
         found: list[Copies] = [dict(copies)]
         copied = [r for r in ranges if role_of(r) in roles and r not in copies]
         copied.sort(key=lambda r: (_is_limited_by(r, copied), -size_of(r), name_of(r)))
@@ -251,7 +251,7 @@ class Evaluator:
 
 
 _FOLDED = frozenset((Ops.CAST, Ops.ADD, Ops.MUL, Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR))
-"""What whole numbers make here as the op table says it; the rest has the machine's meaning."""
+"""Integer ops that are folded here by the op table; others have the machine's semantics."""
 
 
 def _compares_indices(node: UOp) -> bool:

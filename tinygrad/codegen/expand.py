@@ -34,24 +34,25 @@ from tinygrad.uop.op import Ops
 
 
 class Expansion:
-    """Walks one phase of a kernel. `given` is what counts the loops that the launch does: tasks and
-    lanes."""
+    """Walks one phase of a kernel. `given` maps the loops that the launch counts, tasks and lanes,
+    to their counters."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.program, self.integers = evaluator.program, evaluator.integers
         self.lanes = evaluator.lanes
         self.given: dict[UOp, Number] = self.lanes.counters()
-        self.stores: Mapping[str, Body] = {}  # what may stand in the loops of other things
+        self.stores: Mapping[str, Body] = {}  # bodies that may be inside the loops of others
 
     def run(self, nest: Nest, bodies: Mapping[str, Body]) -> None:
-        """The whole nest; at its leaves the body of their kind. Those of stages that are filled on
-        the way have bodies of their own."""
+        """Walks the whole nest and calls, at each leaf, the body of its kind. The bodies of stages
+        that are filled on the way are made here."""
         self.stores = {kind: body for kind, body in bodies.items() if kind != "fill"}
         self._walk(nest.root.items, [], next(iter(bodies.values())))
 
     def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
-        """Whether no expression of the tasks' counters is negative; None if there is none."""
+        """Whether no expression of the tasks' counters is negative; None if there are no
+        expressions."""
         found: UOp | None = None
         with contextlib.ExitStack() as tasks:
             for loop in (r for r in self.given if role_of(r) == "PARALLEL"):
@@ -68,7 +69,7 @@ class Expansion:
             outer, values = values, running.start(evaluator.copies_of(running.others, {}))
         else:
             running = None
-        filled: set[UOp] = set()  # stages that other lanes may still be at
+        filled: set[UOp] = set()  # stages that other lanes may still be reading
         for item in items:
             if self._meets(item, filled):
                 self.lanes.barrier(filled)
@@ -95,8 +96,8 @@ class Expansion:
         return values if running is None else outer
 
     def _meets(self, item: Item, filled: set[UOp]) -> bool:
-        """Whether lanes must arrive before this item: to read what others filled, or to fill again
-        what others may still read. Stages that don't read each other are filled together."""
+        """Whether lanes must synchronise before this item: to read what others filled, or to fill
+        again what others may still read. Stages that don't read each other are filled together."""
         if not isinstance(item, Fill) or accumulates(item.stage):
             return bool(filled)
         if not filled:
@@ -125,7 +126,7 @@ class Expansion:
         return carries
 
     def _turns(self, loop: UOp, item: Loop) -> tuple[Number, Number]:
-        """Where a loop begins and ends."""
+        """The begin and end of a loop."""
         end: Number = item.high + 1
         for limit in item.ends:
             self._check_counted(loop, limit)
@@ -135,14 +136,14 @@ class Expansion:
         if item.fewer is not None:
             end = self._fewer(*item.fewer, end)
         begin: Number = item.low
-        if item.start is not None:  # within the loop, so that there is a turn
+        if item.start is not None:  # clamped into the loop, so that there is a turn
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
             begin = self.program.smaller(begin, item.high)
             end = self.program.larger(end, self.program.integer(Ops.ADD, begin, 1))
         return begin, end
 
     def _check_counted(self, loop: UOp, limit: UOp) -> None:
-        """A loop that runs can't end elsewhere in each copy or lane of another."""
+        """A loop that runs must not have an end that differs between copies or lanes of another."""
         for outer in limit.ranges:
             if outer not in self.integers.bound:
                 inner, kind = name_of(loop), role_of(outer)
@@ -152,13 +153,13 @@ class Expansion:
                 )
 
     def _fewer(self, task: UOp, turn: int, end: int, usual: Number) -> UOp:
-        """A loop's end, another one in one turn of a task."""
+        """A loop's end, which differs in one turn of a task."""
         is_there = self.program.test(Ops.CMPEQ, self.given[task], turn)
         ends = (is_there, as_node(end), as_node(usual))
         return self.program.add(Ops.WHERE, dtypes.index, ends)
 
     def _at_least(self, end: Number, least: int, item: Loop) -> Number:
-        """A loop turns at least once."""
+        """Makes a loop take at least one turn."""
         if isinstance(end, int):
             return max(end, least)
         bounds = [self.integers.interval(limit, {})[0] for limit in item.ends]
@@ -200,7 +201,7 @@ class Expansion:
     # ---- reductions and stages -------------------------------------------------------------------
 
     def _reduce(self, item: Reduce) -> None:
-        """Accumulators of several REDUCEs go through the loops side by side."""
+        """The accumulators of several REDUCEs run through the loops together."""
         maxima = Maxima(self.evaluator, item.nodes)
         sums = [maxima, *(self._sums(node) for node in item.nodes)]
         starts = [each.start() for each in sums]
@@ -223,7 +224,7 @@ class Expansion:
         return Sums(self.evaluator, node) if in_warps else Accumulators(self.evaluator, node)
 
     def fill(self, item: Fill) -> None:
-        """A stage gets its values, or the accumulators that it holds take theirs in."""
+        """A stage gets its values, or takes them into the accumulators that it holds."""
         stage = item.stage
         if accumulates(stage):
             sums = StagedSums(self.evaluator, stage)

@@ -17,8 +17,8 @@ from tinygrad.uop.op import GroupOp, Ops
 
 
 class Faults:
-    """The tests of one phase. `words` is the parameter that they write to, if the kernel has one;
-    `codes` are the kernel's messages so far, with the numbers that stand for them."""
+    """The checks of one phase. `words` is the parameter that they write to, if the kernel has one;
+    `codes` maps the kernel's messages so far to their numbers."""
 
     def __init__(
         self, integers: Integers, words: UOp | None, codes: dict[tuple[str, str], int]
@@ -27,7 +27,7 @@ class Faults:
         self.words, self.codes = words, codes
 
     def test(self, check: UOp, value: UOp, fine: UOp, copies: Copies) -> None:
-        """A FAULT where `fine` is false, which says what `value` is there, if that is a number."""
+        """A FAULT where `fine` is false, which reports `value`, if that is a number."""
         program = self.program
         if fine.op is Ops.CONST and fine.arg:
             return
@@ -49,8 +49,8 @@ class Faults:
             program.effect(Ops.FAULT, dtypes.void, src, code)
 
     def _by_branches(self, pointer: UOp, failed: UOp, *operands: UOp, code: int) -> None:
-        """A FAULT by branches and stores, lane by lane. Two tasks that fail at once may mix their
-        operands; the code comes last, and any of theirs is right."""
+        """A FAULT by branches and stores, lane by lane. If two tasks fail at once, their operands
+        may get mixed; the code is written last, and the code of either is right."""
         program = self.program
 
         def word(number: int) -> UOp:
@@ -74,14 +74,14 @@ class Faults:
 
 
 def guarded(program: Sequence[UOp]) -> list[UOp]:
-    """The program with GUARDs. A FAULT of one number is a branch, and where that isn't taken the
-    number is below its limit: so the branch makes the largest legal number of another one, and the
-    way without a fault need not compare and choose a second time."""
+    """The program with GUARDs. A FAULT that checks a single number is a branch; if it isn't taken,
+    the number is below its limit. So the branch replaces an illegal number by the largest legal
+    one, and the path without a fault needs no second comparison."""
     if not any(node.op is Ops.FAULT for node in program):
         return list(program)
     out: list[UOp] = []
     made: dict[UOp, UOp] = {}
-    legal: dict[UOp, UOp] = {}  # what the next lines would choose, and what it is
+    legal: dict[UOp, UOp] = {}  # the clamping that follows, and its result
     for node in program:
         if node.op in (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF):
             legal.clear()
@@ -108,10 +108,10 @@ def guarded(program: Sequence[UOp]) -> list[UOp]:
 
 
 def after_loops(program: Sequence[UOp]) -> list[UOp]:
-    """The program with FAULTs of vectors at its end, behind all loops. Until then it remembers for
-    each lane what is to be told: a loop without branches is one stretch, whose loads and arithmetic
-    go on beside each other. Of numbers that must be below a limit that is the largest, which is
-    compared in the end; of all else whether one failed, and the numbers of the last that did."""
+    """Moves the FAULTs of vectors behind all loops. Until then each lane remembers what to report:
+    a loop without branches lets its loads and arithmetic overlap. For numbers that must be below a
+    limit it remembers the largest, which is compared at the end; for all others, whether one
+    failed, and the numbers of the last failure."""
     if any(node.op is Ops.FAULT for node in program):
         program = _Gathering(program).out
     used: set[UOp] = set()
@@ -123,12 +123,12 @@ def after_loops(program: Sequence[UOp]) -> list[UOp]:
     return kept[::-1]
 
 
-_PURE = GroupOp.Elementwise | {Ops.VECTORIZE}  # nobody wants it that only a FAULT asked for
+_PURE = GroupOp.Elementwise | {Ops.VECTORIZE}  # dropped, if only a FAULT used it
 
 
 def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
-    """An unsigned number, the CONST that it must be below, and a mask: if that is what a FAULT
-    asks, and all that it tells is this number."""
+    """An unsigned number, the CONST that it must be below, and a mask: if this is the FAULT's
+    condition, and the number is all that it reports."""
     _, failed, *told = fault.src
     failed, mask = failed.src if failed.op is Ops.AND else (failed, None)
     if failed.op is not Ops.CMPNE or failed.src[0].op is not Ops.CMPLT or len(told) != 1:
@@ -143,8 +143,8 @@ def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
 
 @dataclass
 class _Open:
-    """A loop (or the program, or a branch, whose FAULTs stay) from its place in the program on. For
-    each kind of FAULT in it: the CARRYs, and what they are worth so far."""
+    """A loop (or the program, or a branch, whose FAULTs stay there) that begins at a position of
+    the program. For each kind of FAULT in it: the CARRYs, and their current values."""
 
     place: int = 0
     start: UOp | None = None
@@ -178,7 +178,7 @@ class _Gathering:
         return any(each.start is None or each.start.op is Ops.RANGE for each in inside)
 
     def _remember(self, fault: UOp) -> None:
-        """What is to be told goes to the values of its kind."""
+        """Adds what this FAULT reports to the values of its kind."""
         words, failed, *numbers = fault.src
         if (compared := _comparison(fault)) is not None:
             number, limit, mask = compared
@@ -196,7 +196,7 @@ class _Gathering:
         self.open[-1].values[kind] = now
 
     def _before(self, kind: UOp, remembered: Sequence[UOp]) -> list[UOp]:
-        """What is remembered of a kind so far: zeros, before its first FAULT."""
+        """The remembered values of a kind so far: zeros before its first FAULT."""
         inside = self.open[-1]
         if kind not in inside.values:
             zeros = [self._same(UOp.const(n.dtype.scalar(), 0), n.dtype) for n in remembered]
@@ -212,11 +212,11 @@ class _Gathering:
         return self.out[-1]
 
     def _same(self, const: UOp, dtype: DType) -> UOp:
-        """A number in all lanes, by a node of its own."""
+        """A constant in all lanes, as a node of its own."""
         return UOp(Ops.VECTORIZE, dtype, (const,), tag=next(self.serial))
 
     def _close(self, end: UOp) -> None:
-        """The loop ends; what failed in it is told there, or by what is around it."""
+        """The loop ends; its failures are reported there, or passed on to the scope around it."""
         loop = self.open.pop()
         carries = [carry for several in loop.carries.values() for carry in several]
         values = [value for several in loop.values.values() for value in several]
@@ -226,7 +226,7 @@ class _Gathering:
         self._tell(loop.carries)
 
     def _tell(self, remembered: dict[UOp, list[UOp]]) -> None:
-        """FAULTs of what was remembered, by kinds."""
+        """FAULTs for the remembered values, by kind."""
         for kind, made in remembered.items():
             words, *limits = kind.src
             code = kind.arg

@@ -33,15 +33,16 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 WORD = dtypes.uint32
-ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes that have a row
+ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes for each row
 
 
 class Place:
     """An operand that a unit reads from LOCAL memory: the stage, the index of its first element,
-    and its layout: whether rows run along its own axis instead of the depth, bytes between groups
-    of eight rows, and between blocks of elements whose rows lie one after the other (0: only one).
+    and its layout. The layout says whether rows run along the operand's own axis instead of the
+    depth, and has the bytes between groups of eight rows and between blocks of elements with
+    contiguous rows (0: a single block).
 
-    Raises VerifyError if the stage has another layout than the unit reads."""
+    Raises VerifyError if the unit can't read the stage's layout."""
 
     def __init__(self, value: UOp, own: Sequence[UOp], depth: Sequence[UOp]) -> None:
         value = below_bits(value)
@@ -82,7 +83,7 @@ def _turns(loop: UOp) -> range:
 
 
 class Sums:
-    """One such REDUCE."""
+    """A REDUCE of products on such a unit."""
 
     def __init__(self, owner: Evaluator, node: UOp) -> None:
         self.owner, self.node = owner, node
@@ -128,7 +129,8 @@ class Sums:
         return totals
 
     def _scaled(self, accumulators: Values) -> Values:
-        """The accumulators, multiplied by what a sum that follows a maximum is scaled by."""
+        """The accumulators, multiplied by the factor with which a sum that follows a maximum is
+        rescaled."""
         if self.factor is None:
             return list(accumulators)
         program, found = self.owner.program, []
@@ -142,7 +144,7 @@ class Sums:
         return self.owner.program.effect(op, dtype, src, arg)
 
     def _begun(self, total: UOp, copies: Copies) -> UOp:
-        """The unit begins to add the products of what lies in LOCAL memory."""
+        """The unit begins to add the products of operands in LOCAL memory."""
         program = self.owner.program
         operands = []
         for place in self.places:
@@ -157,7 +159,7 @@ class Sums:
         return [self.loops[x] for x, *_ in axis], [self.loops[x] for x, *_ in self.held.depth]
 
     def keep(self, results: Values) -> None:
-        """Every copy of the output finds its lane of an accumulator."""
+        """Binds every copy of the output to its lane of an accumulator."""
         program, home = self.owner.program, self.owner.home_of(self.node)
         if self.unit.is_staged:
             wait = Ops.WAIT, ("products", 0)
@@ -178,10 +180,10 @@ class Sums:
                 home.memo[place] = program.vector(lanes)
 
     def _gathered(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp | None:
-        """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r says where row
-        r of matrix w lies; lane 4*g + t gets word t of row g. If memory runs along the other axis
-        (`flip`), matrices of 8x8 elements of two bytes are turned: the lane gets element g of rows
-        2*t and 2*t + 1. None where memory has neither order."""
+        """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r has the address
+        of row r of matrix w; lane 4*g + t gets word t of row g. If memory runs along the other axis
+        (`flip`), matrices of 8x8 elements of two bytes are transposed: the lane gets element g of
+        rows 2*t and 2*t + 1. None if memory has neither order."""
         value = below_bits(value)
         stage = value.src[0] if value.op is Ops.INDEX else value
         if stage.op is not Ops.STAGE or stage.arg[1] != "LOCAL" or not option(stage, "whole"):
@@ -220,8 +222,8 @@ class Sums:
         return program.effect(Ops.GATHER, WORD.vec(each), (pointer,), arg)
 
     def _words(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp:
-        """An operand's words: one load each, where a word's elements lie side by side, or all of
-        them by one instruction of the warp."""
+        """An operand's words: one load for each, if a word's elements are adjacent, or all of them
+        by one instruction of the warp."""
         program = self.owner.program
         if "matrix_load" in self.owner.target.native:
             home, key = self.owner.home_of(value), ("words", self.owner.integers.key(value, copies))

@@ -23,10 +23,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER, Ops.COMMIT))
-"""What touches memory, or waits for it."""
+"""Ops that access memory, or wait for it."""
 
 MOST_WARPS = 64
-"""Whose results each lane reads, after warps have reduced what they have; of more, halves."""
+"""Up to so many warps, each lane combines the results of all; with more, they are combined by
+halves."""
 
 COUNTED = frozenset(("LANE", "GROUP"))
 """Roles that a lane's number counts."""
@@ -34,14 +35,15 @@ COUNTED = frozenset(("LANE", "GROUP"))
 
 @dataclass(frozen=True)
 class Digit:
-    """lane // stride % size; the highest digit of a value is open: size 0, and no remainder."""
+    """lane // stride % size. The highest digit of a value is open: its size is 0, and it takes no
+    remainder."""
 
     stride: int
     size: int
 
 
 class Block:
-    """How many lanes a kernel's groups have, and the digit that counts each LANE and GROUP."""
+    """The number of lanes in a kernel's groups, and the digit that counts each LANE and GROUP."""
 
     def __init__(self, kernel: UOp, target: Target) -> None:
         self.digits: dict[UOp, Digit] = {}
@@ -57,9 +59,9 @@ class Block:
             raise VerifyError(f"a group of {self.size} lanes; the device has {target.group_limit}")
 
     def _place(self, own: Sequence[UOp], outer: Sequence[UOp]) -> None:
-        """Digits for loops that have none, the lowest that `outer` leaves free."""
+        """Assigns digits to loops that have none: the lowest that `outer` leaves free."""
         for loop in own:
-            if size_of(loop) == 1:  # takes no place among the others
+            if size_of(loop) == 1:  # it needs no digit
                 self.digits.setdefault(loop, Digit(1, 1))
         known = [r for r in (*outer, *own) if r in self.digits and size_of(r) > 1]
         taken = sorted((self.digits[r].stride, self._end(r)) for r in known)
@@ -74,7 +76,7 @@ class Block:
             self.digits[loop] = Digit(stride, min(above) // stride if above else 0)
             taken = sorted([*taken, (stride, stride * size)])
             self.size = max(self.size, stride * size)
-        for loop in (*known, *own):  # what came to stand below another one is open no longer
+        for loop in (*known, *own):  # a digit below another one is no longer open
             stride = self.digits[loop].stride
             above = [low for low, _ in taken if low > stride]
             if above and self.digits[loop].size == 0:
@@ -85,7 +87,7 @@ class Block:
         return digit.stride * max(digit.size, size_of(loop))
 
     def lanes_of(self, loop: UOp) -> int:
-        """How many values this range's digit has."""
+        """The number of values of this range's digit."""
         digit = self.digits[loop]
         return digit.size or ceildiv(self.size, digit.stride)
 
@@ -108,8 +110,8 @@ class Block:
 
 
 def filled_apart(kernel: UOp, target: Target) -> UOp:
-    """A stage that lanes share is filled before it is read, not by its first reader: in between
-    the lanes must meet."""
+    """A stage that lanes share is filled before it is read, not by its first reader, since the
+    lanes must synchronise in between."""
     stages = [n for n in nodes_of(kernel) if n.op is Ops.STAGE and option(n, "first")]
     if not stages or not target.has_groups:
         return kernel
@@ -125,9 +127,9 @@ def filled_apart(kernel: UOp, target: Target) -> UOp:
 
 
 def check_meetings(program: Sequence[UOp]) -> None:
-    """Lanes meet only where all of them come by: in no branch and no loop that some leave out. Else
-    some machines stall, and others go on with what is not there yet. VerifyError."""
-    varies: set[UOp] = set()  # from lane to lane
+    """VerifyError unless every barrier is reached by all lanes: it must be in no branch and no loop
+    that some lanes skip. Else some machines hang, and others read what is not there yet."""
+    varies: set[UOp] = set()  # differs from lane to lane
     open_: list[UOp] = []
     for node in program:
         if (
@@ -157,7 +159,7 @@ class Lanes:
         return self.program.argument(Ops.SPECIAL, dtypes.index, ("lid0", self.block.size))
 
     def part(self, stride: int, size: int) -> Number:
-        """lane // stride % size; all that is left, if size is 0."""
+        """lane // stride % size; without the remainder if size is 0."""
         value = 0 if size == 1 else self.flat()
         if not isinstance(value, int) and stride > 1:
             value = self.program.divided(Ops.IDIV, value, stride)
@@ -166,16 +168,16 @@ class Lanes:
         return value
 
     def counters(self) -> dict[UOp, Number]:
-        """What counts each LANE and GROUP range."""
+        """The counter of each LANE and GROUP range."""
         return {loop: self.part(d.stride, d.size) for loop, d in self.block.digits.items()}
 
     def limits(self) -> dict[UOp, int]:
-        """How many lanes there are for each range, which may need fewer."""
+        """The number of lanes for each range that may need fewer."""
         return {loop: self.block.lanes_of(loop) for loop in self.block.digits}
 
     def first_of(self, own: Iterable[UOp]) -> UOp | None:
-        """Whether this lane is the one that stores: the first of those that `own` doesn't tell
-        apart. None if it tells all apart."""
+        """Whether this lane is the one that stores: the first of the lanes that agree in all of
+        `own`. None if no two lanes agree."""
         told = sorted((d.stride, d.size) for d in map(self.block.digits.get, own) if d is not None)
         mask: UOp | None = None
         below = 1
@@ -191,14 +193,15 @@ class Lanes:
         return self.block.shares(stage)
 
     def barrier(self, filled: Iterable[UOp] = ()) -> None:
-        """All lanes arrive before any goes on; what they filled is there for all who read it."""
+        """All lanes synchronise; afterwards the values that they filled are visible to all
+        readers."""
         if self.block.size > 1 and not _has_just_arrived(self.program.scope):
             if any(option(stage, "swizzle") for stage in filled):
                 self.program.effect(Ops.FENCE, dtypes.void, ())
             self.program.effect(Ops.BARRIER, dtypes.void, ())
 
     def across(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
-        """The values of all lanes along GROUP `ranges`, combined; every lane gets it."""
+        """Combines the values of all lanes along GROUP `ranges`; every lane gets the result."""
         rest = []
         for loop in ranges:
             if self._exchanges(loop):
@@ -208,8 +211,8 @@ class Lanes:
         return self._in_tree(monoid, value, rest) if rest else value
 
     def _exchanges(self, loop: UOp) -> bool:
-        """Whether lanes of a warp may exchange what they have along this range: it has all of its
-        digit's lanes, a power of two, and so many warps are whole, of which there are not many."""
+        """Whether lanes of a warp may exchange values along this range: it has all lanes of its
+        digit, a power of two, in complete warps, of which there are few."""
         digit, size, warp = self.block.digits[loop], size_of(loop), self.block.warp
         if warp == 0 or self.block.lanes_of(loop) != size or self.block.size % warp:
             return False
@@ -218,8 +221,9 @@ class Lanes:
         return (size & (size - 1)) == (digit.stride & (digit.stride - 1)) == 0
 
     def _in_warps(self, monoid: str, value: UOp, loop: UOp) -> UOp:
-        """Neighbours exchange what they have, then those twice as far, and so on within a warp;
-        what several warps have goes through LOCAL memory, and all lanes take all of it."""
+        """Lanes exchange values with neighbours, then at twice the distance, and so on within a
+        warp. The results of several warps go through LOCAL memory, and each lane combines all of
+        them."""
         program, width = self.program, value.dtype.count
         stride, size = self.block.digits[loop].stride, size_of(loop)
         inside = max(1, min(size, self.block.warp // stride))
@@ -241,7 +245,7 @@ class Lanes:
         return self.combiner.pairwise(monoid, found)
 
     def _in_tree(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
-        """The same by LOCAL memory alone, half of the lanes at a time."""
+        """The same through LOCAL memory only, with half of the lanes in each step."""
         program, width = self.program, value.dtype.count
         memory, flat = self._shown(value)
         own = self._at(memory, flat)
@@ -262,7 +266,7 @@ class Lanes:
         return self._load(own, value)
 
     def _shown(self, value: UOp) -> tuple[UOp, Number]:
-        """LOCAL memory where every lane finds the values of all, and where this lane's is."""
+        """LOCAL memory that holds the values of all lanes, and the index of this lane's."""
         program, width = self.program, value.dtype.count
         arg = (f"lanes{program.serial()}", self.block.size * width)
         memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)

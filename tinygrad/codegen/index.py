@@ -32,7 +32,7 @@ INT32 = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True)
 class Binding:
-    """What counts a loop: an instruction or a number, in a scope; between two numbers."""
+    """The counter of a loop: an instruction or a number, in a scope, and its interval."""
 
     scope: Scope
     value: Number
@@ -48,10 +48,10 @@ class Integers:
         self.program = program
         self.evaluate_data = evaluate_data
         self.bound: dict[UOp, Binding] = {}
-        self.lanes_of: dict[UOp, int] = {}  # lanes that count a range; there may be too many
-        self.along: UOp | None = None  # a range that is taken for a VECTOR just now
-        self._free: frozenset[UOp] = frozenset()  # limits that cut nothing off here
-        self._homes: dict[UOp, Scope] = {}  # as long as the bindings are the same
+        self.lanes_of: dict[UOp, int] = {}  # the lanes that count a range; there may be too many
+        self.along: UOp | None = None  # a range that is treated as a VECTOR at the moment
+        self._free: frozenset[UOp] = frozenset()  # limits that cut off nothing here
+        self._homes: dict[UOp, Scope] = {}  # valid as long as the bindings are the same
         self._copied: dict[UOp, tuple[UOp, ...]] = {}
         self._forms: dict[UOp, tuple[Terms, int]] = {}
         self._differences: dict[UOp, UOp] = {}
@@ -64,7 +64,8 @@ class Integers:
     def counting(
         self, loops: Iterable[UOp], value: Number, low: int, high: int, guarded: bool = False
     ) -> Iterator[None]:
-        """Within, `value` counts these loops, from `low` to `high`, in the scope that is open."""
+        """A context in which `value` counts these loops, from `low` to `high`, in the scope that is
+        open."""
         before = self.bound
         binding = Binding(self.program.scope, value, low, high, guarded)
         self.bound = {**before, **dict.fromkeys(loops, binding)}
@@ -75,13 +76,13 @@ class Integers:
 
     @contextlib.contextmanager
     def freed(self, limits: frozenset[UOp]) -> Iterator[None]:
-        """Within, these limits of loops cut nothing off, whatever bounds tell."""
+        """A context in which these limits of loops cut off nothing, whatever bounds say."""
         before, self._free = self._free, self._free | limits
         yield
         self._free = before
 
     def innermost(self) -> set[str]:
-        """The names of what counts in the scope that is open."""
+        """The names of the counters of the scope that is open."""
         depth = max((b.scope.depth for b in self.bound.values()), default=0)
         return {name_of(loop) for loop, b in self.bound.items() if b.scope.depth == depth}
 
@@ -107,7 +108,7 @@ class Integers:
         return found
 
     def key(self, node: UOp, copies: Copies) -> object:
-        """What tells one copy of a node's value from the others."""
+        """A key that distinguishes the copies of a node's value."""
         ranges = self.copied(node)
         return (node, *map(copies.get, ranges)) if ranges else node
 
@@ -126,7 +127,7 @@ class Integers:
         return found
 
     def form(self, node: UOp) -> tuple[Terms, int]:
-        """A sum of multiples of terms, and a constant."""
+        """The node as a sum of multiples of terms, and a constant."""
         found = self._forms.get(node)
         if found is None:
             found = self._forms[node] = affine(node)
@@ -135,7 +136,7 @@ class Integers:
     # ---- bounds ----------------------------------------------------------------------------------
 
     def interval(self, node: UOp, copies: Copies) -> Interval:
-        """Between which numbers an index lies, here and in this copy."""
+        """The interval of an index, here and in this copy."""
         if node.op is Ops.RANGE:
             turn = copies.get(node)
             if turn is not None:
@@ -165,7 +166,7 @@ class Integers:
         return found
 
     def decided(self, comparison: UOp, copies: Copies) -> bool | None:
-        """The truth of a comparison of indices, where bounds tell it."""
+        """The truth of a comparison of indices, if bounds decide it; else None."""
         low, high = self.interval(self.difference(comparison), copies)
         if comparison.op is Ops.CMPLT:
             return True if high < 0 else False if low >= 0 else None
@@ -176,11 +177,11 @@ class Integers:
     # ---- scalars ---------------------------------------------------------------------------------
 
     def scalar(self, node: UOp, copies: Copies) -> Number:
-        """The value of an index; every VECTOR range below it has its lane in `copies`."""
+        """The value of an index; `copies` has a lane for every VECTOR range below it."""
         return self.total(*self.form(node), copies)
 
     def total(self, terms: Terms, constant: int, copies: Copies) -> Number:
-        """A sum, terms of outer scopes first, the constant last."""
+        """The value of a sum: terms of outer scopes are added first, the constant last."""
         parts: list[tuple[int, UOp, int]] = []
         for term, factor in terms.items():
             value = self.term(term, copies)
@@ -200,7 +201,7 @@ class Integers:
         return 0 if scope is None else scope.depth
 
     def term(self, term: UOp, copies: Copies) -> Number:
-        """The value of what is no sum."""
+        """The value of a term, that is, of anything but a sum."""
         if term in copies:
             return copies[term]
         if term.op is Ops.RANGE:
@@ -233,7 +234,8 @@ class Integers:
         return self.evaluate_data(node, copies)
 
     def _divided(self, op: Ops, value: Number, divisor: int, low: int) -> Number:
-        """Rounded down, where the machine truncates: what may be negative is moved up first."""
+        """Division rounded down, where the machine truncates: a value that may be negative is first
+        shifted up."""
         add = self.program.integer
         if isinstance(value, int):
             return add(op, value, divisor)
@@ -254,7 +256,7 @@ class Integers:
     # ---- vectors ---------------------------------------------------------------------------------
 
     def lanes(self, node: UOp, loop: UOp, copies: Copies) -> UOp:
-        """An index that differs from lane to lane of `loop`, as int32 where it fits, else index."""
+        """An index that differs from lane to lane of `loop`, as int32 if it fits, else as index."""
         memo, key = self.home(node).memo, ("lanes", loop, self.key(node, copies))
         if key not in memo:
             low, high = self.interval(node, copies)
@@ -266,7 +268,7 @@ class Integers:
         program, count = self.program, size_of(loop)
         dtype = kind.vec(count)
         terms, constant = self.form(node)
-        known = {loop, *copies}  # a copy's turn is one number, also where its limit has lanes
+        known = {loop, *copies}  # a copy's turn is one number, also if its limit has lanes
         if len(terms) == 1 and constant == 0 and node in terms and node not in known:
             return self._opaque_lanes(node, loop, copies, dtype)
         whole = [t for t in terms if loop not in t.ranges or t in known and t is not loop]
@@ -334,7 +336,7 @@ class Integers:
     # ---- bools -----------------------------------------------------------------------------------
 
     def compare(self, comparison: UOp, copies: Copies) -> UOp:
-        """A comparison of indices: known, one bool, or one a lane."""
+        """A comparison of indices: a constant, one bool, or one for each lane."""
         difference = self.difference(comparison)
         memo = self.home(difference).memo
         key = ("compare", comparison.op, self.along, self.key(difference, copies))
@@ -364,7 +366,7 @@ class Integers:
 
     def _is_uniform(self, op: Ops, difference: UOp, loop: UOp) -> bool:
         """Whether difference < 0 holds for all lanes of `loop` or for none: what the lanes add
-        reaches no multiple of what all else is a multiple of."""
+        reaches no multiple of the number that everything else is a multiple of."""
         terms, constant = self.form(difference)
         if op is not Ops.CMPLT or any(loop in t.ranges for t in terms if t is not loop):
             return False
@@ -373,8 +375,8 @@ class Integers:
         return step > 0 and constant // step == last // step
 
     def ends(self, loop: UOp) -> tuple[UOp, ...]:
-        """Comparisons that hold while `loop` is within its size, if that is no number, and its
-        limits."""
+        """Comparisons that hold while `loop` is within its limits, and within its size if that is
+        no constant."""
         found = self._ends.get(loop)
         if found is None:
             size = loop.src[0]
@@ -384,8 +386,8 @@ class Integers:
         return found
 
     def _within(self, loop: UOp, end: UOp) -> UOp:
-        """loop < end. Its form is made here: the algebra takes a range for what its limits leave
-        of it, and copies and lanes beyond them are what this is about."""
+        """loop < end. Its form is made here, since the algebra assumes that limits hold, and this
+        comparison is about copies and lanes for which they don't."""
         comparison = UOp(Ops.CMPLT, dtypes.bool, (loop, end))
         terms, constant = self.form(end)
         left = {term: -factor for term, factor in terms.items()}
@@ -395,8 +397,8 @@ class Integers:
         return comparison
 
     def limited(self, node: UOp) -> tuple[UOp, ...]:
-        """The loops below `node` that something cuts off, in order of name: a set's order is that
-        of addresses, and a program is to be the same in every process."""
+        """The loops below `node` that something cuts off, ordered by name: the order of a set is
+        that of addresses, and a program must be the same in every process."""
         found = self._limited.get(node)
         if found is None:
             loops = sorted((r for r in node.ranges if self.ends(r)), key=name_of)
@@ -404,7 +406,7 @@ class Integers:
         return found
 
     def is_out(self, ranges: Iterable[UOp], copies: Copies) -> bool:
-        """Whether bounds tell that one of these copies is beyond its limits."""
+        """Whether bounds show that one of these copies is beyond its limits."""
         return any(
             self.decided(inside, copies) is False
             for loop in ranges
@@ -413,7 +415,8 @@ class Integers:
         )
 
     def valid(self, ranges: Iterable[UOp], copies: Copies) -> UOp | None:
-        """Whether these copies, lanes and given turns are within their limits; None: they are."""
+        """Whether these copies, lanes and given turns are within their limits; None if they always
+        are."""
         mask: UOp | None = None
         for loop in ranges:
             comparisons = self.ends(loop)

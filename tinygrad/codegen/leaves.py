@@ -17,13 +17,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Body = Callable[[Values], Values]
-"""What a leaf does: the values that the loops carry, before and after."""
+"""The action of a leaf: maps the values that the loops carry to those after it."""
 
 
 class Put:
     """A leaf that stores (memory, offset, value) for every copy of the loops `own` that it depends
-    on. All values are there before the first is stored: one may read what another overwrites.
-    `how` is what `Access.store` is told."""
+    on. All values are computed before the first is stored, since one may read what another
+    overwrites. `how` has the options of `Access.store`."""
 
     def __init__(
         self, evaluator: Evaluator, stores: Sequence[Store], own: Sequence[UOp], **how: bool
@@ -51,7 +51,7 @@ class Put:
         if running is not None:
             running.state = list(values)
         if self.is_shared and self.fetched is None:
-            for copies in evaluator.copies_of(self.apart, {}):  # all is asked for before any waits
+            for copies in evaluator.copies_of(self.apart, {}):  # all are requested before any wait
                 evaluator.evaluate(self.stores[0][2], copies)
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
             if not evaluator.integers.is_out(_copied(self.own), copies):
@@ -76,7 +76,7 @@ class Put:
                 evaluator.access.store(memory, offset, value, copies, part, only=only, **self.how)
 
     def _put_tile(self, memory: UOp, offset: UOp, value: UOp, copies: Copies) -> None:
-        """A stage in a matrix unit's order takes all turns of these loops at once."""
+        """Stores all turns of these loops at once to a stage in a matrix unit's order."""
         evaluator = self.evaluator
         merged = [r for r in self.own if role_of(r) in MERGED]
         tiles = evaluator.access.layout(memory, offset, merged)
@@ -87,7 +87,7 @@ class Put:
 
 
 def _fetched(memory: UOp, value: UOp) -> UOp | None:
-    """The read that a stage is a copy of, bit for bit, if the stage is to be copied to."""
+    """The read that a stage is an exact copy of, if the stage is filled by copy instructions."""
     if memory.op is not Ops.STAGE or option(memory, "via") != "async":
         return None
     value = below_bits(value)
@@ -95,8 +95,8 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
 
 
 def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
-    """Whether two lanes may store the same element, as data say or in any case: one after the other
-    then, each with what those before it left there."""
+    """Whether two lanes may store to the same element, always or depending on data: then the lanes
+    run one after the other, and each reads what those before it stored."""
     if all(role_of(r) != "ORDERED" for r in own):
         return False
     lanes = [r for r in own if role_of(r) == "VECTOR"]

@@ -20,14 +20,14 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, evaluate
 
 Number = int | UOp
-"""An index: known, or an instruction of dtype index."""
+"""An index: a known number, or an instruction of dtype index."""
 
 Values = list[UOp]
-"""What a loop carries from turn to turn."""
+"""The values that a loop carries from turn to turn."""
 
 
 class Scope:
-    """A loop body, an arm of a branch, or just a place for values (no head, no tail)."""
+    """A loop body, an arm of a branch, or only a place for values (without head or tail)."""
 
     __slots__ = (
         *("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries"),
@@ -48,16 +48,16 @@ class Scope:
 
 
 class Program:
-    """Instructions of one function, and where each is placed. What the target does not name in
-    `native` is written with what every target has (`derived`). `carries`: the compiler that comes
-    after leaves multiplications by a loop's counter in the loop."""
+    """The instructions of one function, and the place of each. Operations that the target does not
+    name in `native` are replaced by ones that every target has (`derived`). `carries`: the compiler
+    that comes after would leave multiplications by a loop's counter in the loop."""
 
     def __init__(self, native: frozenset[str], carries: bool = False) -> None:
         self.carries_multiples = carries
         self.lacking = frozenset(op for op in NATIVE if op.name not in native)
         self.root = Scope(None)
         self.scope = self.root
-        self.base = self.root  # where values live that depend on no loop: within a task
+        self.base = self.root  # for values that depend on no loop inside a task
         self.places: dict[UOp, Scope] = {}
         self.arguments: dict[UOp, None] = {}
         self._serial = 0
@@ -69,7 +69,7 @@ class Program:
     # ---- values ----------------------------------------------------------------------------------
 
     def argument(self, op: Ops, dtype: DType, arg: object) -> UOp:
-        """A PARAM, LOCAL, SPECIAL or DEFINE_VAR: stands at the head of the program."""
+        """A PARAM, LOCAL, SPECIAL or DEFINE_VAR, at the head of the program."""
         node = UOp(op, dtype, arg=arg)
         self.arguments[node] = None
         self.places[node] = self.root
@@ -89,14 +89,14 @@ class Program:
         return found
 
     def is_at_hand(self, node: UOp) -> bool:
-        """Whether the node is placed, and its value can be used in the scope that is open."""
+        """Whether the node is placed, and its value can be used in the open scope."""
         scope = self.places.get(node)
         while scope is not None and not scope.is_open and not scope.head:
             scope = scope.parent
         return scope is not None and scope.is_open
 
     def add(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
-        """An instruction without effect, placed where its sources live."""
+        """An instruction without side effects, placed in the scope where its sources live."""
         if op in self.lacking:
             return RULES[op](self, *src)
         node = UOp(op, dtype, src, arg)
@@ -107,7 +107,7 @@ class Program:
         return node
 
     def effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
-        """An instruction that stands at the end of the open scope: reads or writes memory."""
+        """An instruction at the end of the open scope: it reads or writes memory."""
         node = UOp(op, dtype, src, arg)
         self.places[node] = self.scope
         self.scope.items.append(node)
@@ -118,7 +118,7 @@ class Program:
         return self.add(op, dtypes.bool, (as_node(a), as_node(b)))
 
     def integer(self, op: Ops, *sources: Number) -> Number:
-        """Index arithmetic; computed here if it can be."""
+        """Index arithmetic, folded if possible."""
         a, b = sources
         if isinstance(a, int) and isinstance(b, int):
             return int(evaluate(op, dtypes.index, a, b))
@@ -131,8 +131,9 @@ class Program:
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
 
     def multiple(self, index: UOp, factor: int) -> UOp:
-        """An index times a number. That of a loop's counter may be carried from turn to turn: an
-        address moves by one addition then, and no register is shifted that others count with."""
+        """An index times a constant. For a loop's counter the product may be carried from turn to
+        turn: the address is then advanced by one addition, and no register is shifted that others
+        still count with."""
         if index.op is not Ops.RANGE or factor == 1 or not self.carries_multiples:
             return as_node(self.integer(Ops.MUL, index, factor))
         scope = self.places[index]
@@ -159,8 +160,8 @@ class Program:
         return self.add(Ops.WHERE, dtypes.index, (self.test(Ops.CMPLT, left, right), *arms))
 
     def divided(self, op: Ops, value: UOp, divisor: int) -> UOp:
-        """IDIV or MOD of a whole number, or a vector of them, that is surely not negative: a shift
-        or a mask, or the machine's division without a sign, which takes fewer instructions."""
+        """IDIV or MOD of an integer, or a vector of them, that is certainly not negative: a shift
+        or a mask, or unsigned division, which takes fewer instructions."""
         dtype, count = value.dtype, value.dtype.count
         kind = dtype.scalar()
         if divisor == 1:
@@ -179,14 +180,14 @@ class Program:
         return self.add(Ops.CAST, dtype, (found,))
 
     def widen(self, value: UOp, count: int) -> UOp:
-        """A scalar in every lane of a vector; a vector as it is."""
+        """A scalar broadcast to all lanes of a vector; a vector as it is."""
         if value.dtype.count == count:
             return value
         assert value.dtype.count == 1, f"{value.dtype!r} can't become {count} lanes"
         return self.add(Ops.VECTORIZE, value.dtype.vec(count), (value,))
 
     def joined(self, *values: UOp) -> tuple[UOp, ...]:
-        """All with as many lanes as the widest."""
+        """All values, broadcast to as many lanes as the widest has."""
         count = max(v.dtype.count for v in values)
         return tuple(self.widen(v, count) for v in values) if count > 1 else values
 
@@ -199,14 +200,14 @@ class Program:
         return self.add(Ops.GEP, value.dtype.scalar(), (value,), lane)
 
     def vector(self, lanes: Sequence[UOp]) -> UOp:
-        """Scalars side by side."""
+        """Scalars as a vector."""
         first = lanes[0]
         src = (first,) if all(lane is first for lane in lanes) else tuple(lanes)
         return self.add(Ops.VECTORIZE, first.dtype.vec(len(lanes)), src)
 
     def picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
-        """The lanes, counted through both vectors; where they are known one by one, without an
-        instruction."""
+        """These lanes, counted through both vectors; without an instruction if the lanes are known
+        one by one."""
         count = first.dtype.count
         if first.op is second.op is Ops.VECTORIZE:
             each = [self.lane(v, i) for v in (first, second) for i in range(count)]
@@ -215,8 +216,8 @@ class Program:
         return self.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
 
     def both(self, a: UOp | None, b: UOp | None) -> UOp | None:
-        """The conjunction of masks. None is a mask that always holds; a CONST, one that never does:
-        see `is_off`."""
+        """The conjunction of masks. None is a mask that always holds; a CONST is one that never
+        does: see `is_off`."""
         masks = [m for m in (a, b) if m is not None and not (m.op is Ops.CONST and m.arg)]
         if len(masks) < 2:
             return masks[0] if masks else None
@@ -244,7 +245,7 @@ class Program:
         return self.scope
 
     def open_tasks(self, count: int) -> UOp:
-        """The number of the task; what no task changes stays outside."""
+        """Returns the number of the task; values that are the same in all tasks stay outside."""
         task = UOp(Ops.SPECIAL, dtypes.index, arg=("task", count))
         self.scope = self.base = Scope(self.scope, (task,))
         self.places[task] = self.scope
@@ -253,7 +254,7 @@ class Program:
     def open_loop(
         self, begin: Number, end: Number, name: str, initial: Sequence[UOp]
     ) -> tuple[UOp, list[UOp]]:
-        """The counter, and a CARRY for each initial value."""
+        """Returns the counter, and a CARRY for each initial value."""
         counter = UOp(
             Ops.RANGE, dtypes.index, (as_node(begin), as_node(end)), (name, self.serial())
         )
@@ -271,7 +272,7 @@ class Program:
 
     @contextlib.contextmanager
     def branch(self, condition: UOp | None) -> Iterator[None]:
-        """Within, only where the condition holds; None: it always does."""
+        """A context that runs only if the condition holds; None: always."""
         if condition is None:
             self.open()
         else:
@@ -280,7 +281,7 @@ class Program:
         self.close()
 
     def close(self, following: Sequence[UOp] = ()) -> None:
-        """The innermost scope ends; `following` are its CARRYs' next values."""
+        """Ends the innermost scope; `following` are the next values of its CARRYs."""
         scope = self.scope
         assert scope.parent is not None
         if scope.head:
@@ -319,7 +320,7 @@ _UNSIGNED = {dtypes.index: dtypes.uint64, dtypes.int32: dtypes.uint32}
 
 
 def is_off(mask: UOp | None) -> bool:
-    """Whether a mask never holds, in no lane."""
+    """Whether a mask holds in no lane."""
     return mask is not None and mask.op is Ops.CONST and not mask.arg
 
 

@@ -42,16 +42,16 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
-"""Roles whose counter the launch gives: no loop stands in the text."""
+"""Roles whose counter the launch provides: there is no loop in the text."""
 
 MOST_COPIES = 24
-"""So many static copies a nest; beyond, what is clipped is masked while it runs."""
+"""The most static copies in a nest; beyond that, clipped turns are masked at run time."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is still to be written: a leaf of this kind, for all turns of these loops, outermost
-    first, and what its values need. What is to come `before` it goes along its loops as long as
+    """Code to be emitted: a leaf of this kind, for all turns of these loops, outermost first, and
+    the values that it needs. The work listed in `before` precedes it in the same loops, as long as
     these are the same."""
 
     loops: tuple[UOp, ...]
@@ -61,18 +61,18 @@ class Work:
 
     @property
     def inside(self) -> Work:
-        """Within the first of the loops."""
+        """The work inside the first of the loops."""
         before = tuple(each.inside for each in self.before)
         return replace(self, loops=self.loops[1:], before=before)
 
     @property
     def parts(self) -> tuple[Work, ...]:
-        """All of it, in order."""
+        """The works in `before` and this one, in order."""
         return (*self.before, self)
 
     @property
     def needs(self) -> tuple[UOp, ...]:
-        """The values of all of it."""
+        """The values of all parts."""
         return tuple(value for each in self.parts for value in each.values)
 
     @property
@@ -86,8 +86,8 @@ class Work:
 
 
 class NestBuilder:
-    """Builds the tree of one phase of a kernel, at the end of the list `into`; `here` is the scope
-    that is open there."""
+    """Builds the tree of one phase of a kernel, at the end of the list `into`; `here` is the open
+    scope."""
 
     def __init__(self, kernel: UOp) -> None:
         self.copies = 0
@@ -95,15 +95,16 @@ class NestBuilder:
         self.here, self.into = self.root, self.root.items
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
-        self.coming: tuple[Work, ...] = ()  # what may go along the loops of a stage's sums
-        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
+        self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
+        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is separated further inside
         self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
     def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> Nest:
-        """The tree of (loops, values, kind): values are computed for all turns of their loops."""
+        """The tree of (loops, values, kind): the values are computed for all turns of their
+        loops."""
         *before, last = (self._work(*nest) for nest in nests)
         whole = replace(last, before=tuple(before))
         for node in dict.fromkeys(n for value in whole.needs for n in self.needed(value)):
@@ -151,7 +152,7 @@ class NestBuilder:
                 stack.extend((s, False) for s in reversed(sources) if s not in seen)
 
     def _sources(self, read: UOp, filled: frozenset[UOp]) -> tuple[UOp, ...]:
-        """What the read of a STAGE is computed from."""
+        """The values that the read of a STAGE is computed from."""
         stage = read.src[0]
         if stage.arg[1] == "GLOBAL" or stage in filled:
             return read.src[1:]
@@ -174,14 +175,14 @@ class NestBuilder:
         return all(r in self.bound for r in _stands_in(node) if role_of(r) in SEQUENTIAL)
 
     def _is_lane_here(self, loop: UOp) -> bool:
-        """Whether lanes that are told apart already count this loop, too."""
+        """Whether lanes that are already separated count this loop, too."""
         return role_of(loop) == "LANE" and loop in self.bound
 
     def _is_done(self, node: UOp) -> bool:
         return any(node in scope.done for scope in self._open_scopes())
 
     def _force(self, values: Sequence[UOp], coming: Sequence[UOp]) -> None:
-        """Everything that does not depend on the loops still to come is put in place."""
+        """Emits everything that does not depend on the loops still to come."""
         for value in values:
             for node in self.needed(value):
                 if node.op not in (Ops.REDUCE, Ops.STAGE) or not self._is_ready(node):
@@ -210,8 +211,8 @@ class NestBuilder:
         self.here = before
 
     def _beside(self, node: UOp, home: Scope) -> list[UOp]:
-        """The REDUCEs that take their values in the same loops, in the same turns of what is
-        around these, and need none of each other."""
+        """The REDUCEs that run in the same loops, in the same turns of the loops around them, and
+        don't depend on each other."""
         return [
             other
             for other in self._owners.get(_loops_around(node), ())
@@ -224,8 +225,8 @@ class NestBuilder:
         ]
 
     def _accumulating(self, stage: UOp) -> Fill:
-        """The loops of a staged REDUCE stand outside the loops of the stage; what comes before it
-        and has the same loops goes along."""
+        """The loops of a staged REDUCE are outside the loops of the stage. Earlier work with the
+        same loops shares them."""
         fill, reduce, own = Fill(stage), stage.src[0], fill_order(stage)
         along = tuple(each for each in self.coming if each.goes_along(own_ranges(reduce)))
         self.coming = tuple(each for each in self.coming if each not in along)
@@ -286,7 +287,7 @@ class NestBuilder:
         self._close(values)
 
     def _forced(self, work: Work) -> Work:
-        """What is left of it when everything is in place that does not depend on its loops."""
+        """The remaining work, once everything that does not depend on its loops is emitted."""
         outer, self.coming = self.coming, work.before
         for each in work.parts:
             self._force(each.values, each.loops)
@@ -313,7 +314,7 @@ class NestBuilder:
             self.into[-1:] = scope.items
 
     def _cut(self, work: Work, pieces: Sequence[Interval]) -> None:
-        """A task does what stands in the arm that it belongs to."""
+        """A task runs the arm that it belongs to."""
         loop, into, branch = work.loops[0], self.into, Branch([])
         for low, high in pieces:
             kind = Copy if low == high else Given
@@ -327,18 +328,18 @@ class NestBuilder:
         self._inside(Copy(self.here, work.loops[0], turn, turn, guarded=guarded), work)
 
     def _inside(self, scope: Scope, work: Work) -> None:
-        """The rest of the loops, within `scope`, which binds the first."""
+        """The remaining loops, inside `scope`, which binds the first."""
         self._fill(scope, work)
         self.into.append(scope)
 
     def _fill(self, scope: Scope, work: Work) -> None:
-        """Within `scope` the rest of the loops; where it stands is the caller's affair."""
+        """Builds the remaining loops inside `scope`; the caller places the scope."""
         with self._within(scope, work.loops[0]):
             self._open(work.inside)
 
     @contextlib.contextmanager
     def _within(self, scope: Scope, loop: UOp) -> Iterator[None]:
-        """What is built stands in `scope`, which binds the loop."""
+        """A context in which items go into `scope`, which binds the loop."""
         here, into, outer = self.here, self.into, self.bound.get(loop)
         self.here, self.into, self.bound[loop] = scope, scope.items, scope
         yield
@@ -351,7 +352,7 @@ class NestBuilder:
     # ---- tasks whose last turn is clipped --------------------------------------------------------
 
     def _apart(self, task: UOp, fill: Callable[[], None]) -> None:
-        """One arm for the last turn of a task, one for all others."""
+        """One arm for the last turn of a task, and one for all others."""
         high = self.waiting.pop(task)
         rest, last = Given(self.here, task, 0, high - 1), Copy(self.here, task, high, high)
         self.copies += 1
@@ -362,8 +363,8 @@ class NestBuilder:
         self.into.append(Branch([rest, last]))
 
     def _due(self, loops: Sequence[UOp], values: Sequence[UOp]) -> UOp | None:
-        """A task that can wait no longer: what its last turn clips is about to be computed, or sums
-        would be carried through the branch."""
+        """A task that must be separated now: a value that its last turn clips is about to be
+        computed, or sums would be carried through the branch."""
         for task, high in self.waiting.items():
             summed = {r for n in self._all_needed(values, Ops.REDUCE) for r in own_ranges(n)}
             in_order = any(role_of(r) == "ORDERED" for r in loops)
@@ -379,8 +380,8 @@ class NestBuilder:
         return None
 
     def _task_that_clips(self, loop: UOp, values: Sequence[UOp]) -> UOp | None:
-        """A waiting task whose last turn changes how often `loop` turns, or what its last turn
-        clips."""
+        """A waiting task whose last turn changes the number of turns of `loop`, or what the last
+        turn of `loop` clips."""
         for task in self.waiting:
             cut = any(task in end.ranges for end in loop.src[1:])
             if cut or any(loop in limit.ranges for _, limit in self._limits(task, values)):
@@ -388,8 +389,8 @@ class NestBuilder:
         return None
 
     def _shared(self, task: UOp, work: Work) -> None:
-        """All turns of a task share the whole turns of a loop, in one text; what stands there twice
-        is only the turn that is clipped, in this or that turn of the task."""
+        """All turns of a task share one loop over the unclipped turns of its loop. Only the clipped
+        turn is emitted twice: for the last turn of the task and for the others."""
         loop, values, high = work.loops[0], work.needs, self.waiting[task]
         low = int(self._first_turn_fills(loop, values))
         modes = ((0, high - 1), (high, high))
@@ -421,8 +422,8 @@ class NestBuilder:
     def _whole_turns(
         self, task: UOp, mode: Interval, loop: UOp, low: int, values: Sequence[UOp]
     ) -> tuple[int, bool]:
-        """How often `loop` turns, from 0 on, with nothing clipped, in these turns of a task, and
-        whether a clipped turn follows; 0 if that is no number."""
+        """The number of turns of `loop`, from 0 on, without clipping, in these turns of a task; and
+        whether a clipped turn follows. 0 turns if the number isn't constant."""
         with self.turns.assuming({task: mode}):
             trip, start = self.turns.trip(loop), self.turns.start(loop)
             if start is not None or trip.ends or trip.guarded or role_of(loop) == "ORDERED":
@@ -433,8 +434,7 @@ class NestBuilder:
     def _free_limits(
         self, task: UOp, loop: UOp, low: int, whole: Sequence[int], values: Sequence[UOp]
     ) -> dict[UOp, Interval]:
-        """Limits that cut nothing off in the whole turns of a loop, and between which numbers they
-        lie."""
+        """Limits that cut off nothing in the unclipped turns of a loop, and their intervals."""
         high = self.waiting[task]
         usual, last = ({task: (0, high - 1)}, {task: (high, high)})
         free: dict[UOp, Interval] = {}
@@ -451,8 +451,8 @@ class NestBuilder:
     # ---- bounds ----------------------------------------------------------------------------------
 
     def _pieces(self, work: Work, low: int, high: int) -> list[Interval]:
-        """The turns of a loop, cut where reads begin or end to be masked; a last turn that is
-        clipped then stands alone, too."""
+        """The turns of a loop, cut where reads begin or cease to be masked. If that gives several
+        pieces, a clipped last turn becomes a piece of its own."""
         loop, values, key = work.loops[0], work.needs, (work.needs, work.kind)
         if key not in self._guards:
             self._guards[key] = guards_of(values, work.is_stored)
@@ -476,8 +476,8 @@ class NestBuilder:
         return False
 
     def _masks_stores_only(self, values: Sequence[UOp]) -> bool:
-        """Whether all the work is on pieces that are whole: a copy for the last turn is not worth
-        its text."""
+        """Whether all work runs on whole pieces: then a copy for the last turn is not worth its
+        text."""
         return any(option(stage, "whole") for stage in self._all_needed(values, Ops.STAGE))
 
     def _limits(self, loop: UOp, values: Sequence[UOp]) -> Iterable[tuple[UOp, UOp]]:
@@ -498,7 +498,7 @@ class NestBuilder:
         return found
 
     def _filled_in(self, stage: UOp) -> Scope:
-        """Where a stage that its readers fill stays filled: not beyond the task."""
+        """The scope in which a stage that its readers fill stays filled: at most the task."""
         scopes = [self._home(stage)]
         scopes += [s for r, s in self.bound.items() if role_of(r) == "PARALLEL"]
         return max(scopes, key=lambda scope: scope.depth)
@@ -507,7 +507,7 @@ class NestBuilder:
         return frozenset(s for s in self._reads(values) if not self._is_done(s))
 
     def _first_turn_fills(self, loop: UOp, values: Sequence[UOp]) -> bool:
-        """Whether a stage is filled within, by reads that do not depend on `loop`."""
+        """Whether a stage is filled inside the loop, by reads that do not depend on it."""
         found = [
             (stage, reads)
             for stage, reads in self._reads(values).items()
@@ -530,7 +530,7 @@ class NestBuilder:
                 )
 
     def _close(self, values: Sequence[UOp]) -> None:
-        """A stage is filled once no loop that its reader's indices run over is open."""
+        """A stage is filled once no loop is open that its reader's indices depend on."""
         for stage, reads in self._reads(values).items():
             if self._is_ready(stage) and not self._is_done(stage):
                 running = any(
@@ -542,13 +542,13 @@ class NestBuilder:
 
 
 def _is_told_apart(scope: Given) -> bool:
-    """Whether nothing is shared by all turns of a task."""
+    """Whether the turns of a task share nothing."""
     first = scope.items[0] if len(scope.items) == 1 else None
     return isinstance(first, Branch) and first.arms[0].loop is scope.loop
 
 
 def _stands_in(node: UOp) -> frozenset[UOp]:
-    """The loops that a node stands inside of: those that it depends on, and lanes that combine what
+    """The loops that a node is inside of: those that it depends on, and lanes that combine what
     each of them reduced."""
     if node.op is not Ops.REDUCE:
         return node.ranges
@@ -556,8 +556,8 @@ def _stands_in(node: UOp) -> frozenset[UOp]:
 
 
 def _loops_around(node: UOp) -> tuple[UOp, ...]:
-    """The loops of a REDUCE that others go through beside it: all; or those that are run one turn
-    after the other, if what it carries through them is scaled as others' is."""
+    """The loops of a REDUCE that other REDUCEs share: all of them; or only the sequential ones, if
+    the state that it carries is rescaled as others' is."""
     own = own_ranges(node)
     if factor_of(node) is None:
         return own

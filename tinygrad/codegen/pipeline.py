@@ -64,7 +64,7 @@ LINEAR_PASSES: tuple[LinearPass, ...] = (
 
 
 class Leaves(NamedTuple):
-    """What is stored for all turns of these loops."""
+    """The stores for all turns of these loops."""
 
     own: list[UOp]
     stores: list[Store]
@@ -74,8 +74,8 @@ class Leaves(NamedTuple):
 class Phase:
     """One function, run for `tasks` task numbers (or groups of `block` lanes).
 
-    `buffers` are the slots that it takes, in the order of its arguments; `scratch` bytes are the
-    memory of its LOCALs. Tasks beyond any of `ends`, which variables set, do nothing.
+    `buffers` are the slots that it takes, in the order of its arguments; `scratch` is the size of
+    its LOCALs in bytes. Tasks beyond any of `ends`, which variables set, do nothing.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Phase:
 
     @property
     def tensors(self) -> tuple[tuple[Any, ...], ...]:
-        """The buffers that the function sees as tensors, as `backends/interface` lists them."""
+        """The buffers that the function sees as tensors, as in `backends/interface`."""
         return tuple(
             (self.buffers.index(node.src[0].arg[0]), node.dtype.itemsize, *node.arg)
             for node in self.program
@@ -99,10 +99,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Lowered:
-    """All phases of a kernel, in order. Slots beyond the kernel's own PARAMs: `temporaries` (bytes
-    each), then the device's fault words if there are `faults` (code = position + 1). `kernel`
-    is what the nests were built from, `portions` how often its phases are launched, each time for
-    some of the groups."""
+    """All phases of a kernel, in order. Slots after the kernel's own PARAMs are `temporaries`
+    (bytes each), then the device's fault words if there are `faults` (code = position + 1).
+    `kernel` is the graph that the nests were built from. `portions`: how often its phases are
+    launched, each time for some of the groups."""
 
     name: str
     colored: str
@@ -114,7 +114,7 @@ class Lowered:
 
     @property
     def instructions(self) -> int:
-        """Of a portion."""
+        """The instructions of a portion."""
         return sum(len(phase.program) for phase in self.phases) // self.portions
 
 
@@ -239,8 +239,8 @@ class _Lowering:
         return _for_target(laid_out, self.target)
 
     def _scratch(self, program: list[UOp]) -> int:
-        """The bytes of LOCAL memory that a task takes, or a group; CompileError if that is more
-        than a group has."""
+        """The bytes of LOCAL memory of a task, or of a group; CompileError if a group doesn't have
+        that much."""
         scratch, most = local_layout(program)[1], self.target.local_memory
         if self.target.has_groups and scratch > most:
             room = f"{scratch:,} bytes, on {self.target.device} they can {most:,}"
@@ -249,7 +249,7 @@ class _Lowering:
 
 
 def _ends(tasks: list[UOp]) -> tuple[UOp, ...]:
-    """Where one loop counts the tasks: its limits by variables."""
+    """The limits that variables set, if a single loop counts the tasks."""
     counted = [loop for loop in tasks if size_of(loop) > 1]
     if len(counted) != 1:
         return ()
@@ -263,8 +263,8 @@ def _in_arms(
     own: list[UOp],
     stores: list[Store],
 ) -> str:
-    """Tasks within a variable's limit without masks, those that it cuts with them; groups of lanes
-    all with masks, since they meet in one place."""
+    """Tasks within a variable's limit run without masks, those that it cuts run with masks. Lanes
+    of groups all run with masks, since they synchronise in one place."""
     program, groups = expansion.program, expansion.evaluator.target.has_groups
     expansion.given.update({new: expansion.given[old] for old, new in arms.renamed.items()})
     margins = () if groups else arms.margins
@@ -293,7 +293,7 @@ def _for_target(program: list[UOp], target: Target) -> list[UOp]:
 
 
 def _grid(count: int, target: Target) -> tuple[int, int, int]:
-    """Groups along each axis for `count` tasks, or less than a row more."""
+    """Groups along each axis for `count` tasks; the surplus is less than a row."""
     rows = ceildiv(count, target.grid_limit[0])
     return ceildiv(count, max(1, rows)), rows, 1
 
@@ -310,8 +310,8 @@ def _group(program: Program, grid: tuple[int, int, int]) -> Number:
 def _open_tasks(
     expansion: Expansion, tasks: list[UOp], grid: tuple[int, int, int], count: int
 ) -> None:
-    """What follows is done by each of `count` tasks, which know their turns of the loops `tasks`;
-    groups of the grid beyond do nothing."""
+    """The code that follows is run by each of `count` tasks, which know their turns of the loops
+    `tasks`; groups of the grid beyond do nothing."""
     program = expansion.program
     if count <= 1:
         expansion.given.update(dict.fromkeys(tasks, 0))
@@ -342,7 +342,7 @@ def _split_task(
 
 
 def _written(stores: list[Store]) -> frozenset[UOp]:
-    """Nodes that read what the same kernel stores: their value is not to be kept."""
+    """Nodes that read what the same kernel stores: their values must not be kept."""
     targets = {memory for memory, _, _ in stores}
     order = UOp.sink(*[root for _, *values in stores for root in values]).toposort()[:-1]
     found = {node for node in order if node.op is Ops.INDEX and node.src[0] in targets}
@@ -359,8 +359,8 @@ COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}
 
 
 def kernel_name(kernel: UOp) -> tuple[str, str]:
-    """`E_..` or, with a reduction, `r_..` and the sizes of the axes; the same in colours. A bundle
-    is called after its first kernel."""
+    """`E_..` or, with a reduction, `r_..`, and the sizes of the axes; and the same in colours. A
+    bundle is named after its first kernel."""
     if kernel.op is Ops.BUNDLE:
         first, colors = kernel_name(kernel.src[0])
         return bundle_name(kernel, first), bundle_name(kernel, colors)
@@ -376,12 +376,13 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
 
 
 def bundle_name(bundle: UOp, first: str) -> str:
-    """What a bundle whose first kernel has this name is called: how many it runs, and that."""
+    """The name of a bundle whose first kernel has this name: how many kernels it runs, and that
+    name."""
     return f"b{len(bundle.arg)}_{first}"
 
 
 def axis_colors(kernel: UOp) -> dict[str, str]:
-    """The colour of each loop by name: blue and cyan run side by side, white and red in turn,
+    """The colour of each loop by name: blue and cyan run in parallel, white and red sequentially,
     yellow and magenta are copies and lanes; red and magenta are reduced."""
     nodes = nodes_of(kernel)
     reduced = {r for n in nodes if n.op is Ops.REDUCE for r in own_ranges(n)}

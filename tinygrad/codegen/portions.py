@@ -15,11 +15,11 @@ from tinygrad.uop.op import Ops
 
 
 def portions(kernel: UOp, target: Target) -> list[UOp]:
-    """The kernel, or several that do a part of its work each."""
-    faults = any(node.op is Ops.CHECK for node in nodes_of(kernel))  # words of their own
+    """The kernel, or several kernels that each do a part of its work."""
+    faults = any(node.op is Ops.CHECK for node in nodes_of(kernel))  # with words of their own
     if not target.window_limit or _bindings(kernel, target) + faults <= target.buffer_limit:
         return [kernel]
-    if bounded(kernel):  # by loops' turns, which are others then
+    if bounded(kernel):  # its bounds are by loops' turns, which would change
         return [kernel]
     if any(node.op is Ops.STAGE and node.arg[1] == "GLOBAL" for node in nodes_of(kernel)):
         return [kernel]
@@ -31,12 +31,13 @@ def portions(kernel: UOp, target: Target) -> list[UOp]:
         is_enough = role_of(loop) != "LANE" or need <= 1.5 * _bytes(kernel)
         if is_enough and need < best[0]:
             best = need, halves
-    # else whoever renders it says why it can't be
+    # else the renderer reports why it can't run
     return [part for half in best[1] for part in portions(half, target)] or [kernel]
 
 
 def _apart(kernel: UOp) -> list[UOp]:
-    """The loops whose turns may be launched apart; lanes are if they share nothing."""
+    """The loops whose turns may be launched separately; lanes are included if they share
+    nothing."""
     nodes = nodes_of(kernel)
     is_shared = any(
         n.op is Ops.STAGE or (n.op is Ops.RANGE and role_of(n) == "GROUP") for n in nodes
@@ -47,7 +48,7 @@ def _apart(kernel: UOp) -> list[UOp]:
 
 
 def _halves(kernel: UOp, loop: UOp) -> tuple[UOp, UOp]:
-    """The first turns of a loop, and the others."""
+    """The first half of a loop's turns, and the second."""
     made = []
     for first, end in ((0, size_of(loop) // 2), (size_of(loop) // 2, size_of(loop))):
         turns = UOp(Ops.RANGE, loop.dtype, (number(end - first),), loop.arg)
@@ -56,10 +57,10 @@ def _halves(kernel: UOp, loop: UOp) -> tuple[UOp, UOp]:
 
 
 def _touched(kernel: UOp) -> dict[UOp, list[Stretch]]:
-    """For each array the stretches of elements that may be touched."""
+    """For each array, the stretches of elements that may be touched."""
     found: dict[UOp, list[Stretch]] = {}
     nodes = nodes_of(kernel)
-    # lanes beyond a loop's limit touch nothing, but whoever renders their places doesn't know
+    # lanes beyond a loop's limit touch nothing, but the renderer doesn't know that
     whole = {r: r.with_src(r.src[:1]) for r in nodes if r.op is Ops.RANGE and r.src[1:]}
     for node in nodes:
         if node.op is Ops.INDEX and (array := node.src[0]).op is Ops.PARAM:

@@ -22,17 +22,17 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
 PLAIN = 8
-"""So many values are summed one after the other."""
+"""So many values are summed without blocks."""
 
 BLOCK, BLOCK_BYTES = 8, 512
-"""Values of one block of a longer sum, in each lane: of short vectors up to twice as many, until a
-block has so many bytes. Vectors side by side count: they are added in pairs first, so that a block
-has one state to carry on. Its correction waits some 20 cycles for that of the block before, in
-which the second cache gives as many bytes. What comes from memory is read a little at a time for
-it: loads that run far ahead of the additions outrun the processor's prefetcher."""
+"""Values of one block of a longer sum, in each lane; of short vectors up to twice as many, until a
+block has so many bytes. Vectors side by side count, too: they are added in pairs first, so that a
+block has a single state to carry. Its correction waits some 20 cycles for that of the block before;
+in that time the second cache delivers as many bytes. Therefore data from memory are read a little
+at a time: loads that run far ahead of the additions outrun the processor's prefetcher."""
 
 WRITTEN_OUT = 4
-"""Turns of a block that are no loop."""
+"""Turns of a block that are unrolled."""
 
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
@@ -41,20 +41,20 @@ BOOLEAN = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR}
 
 
 def identity(monoid: str, dtype: DType) -> UOp:
-    """What an empty reduction gives."""
+    """The result of an empty reduction."""
     return UOp.const(dtype, MONOIDS[monoid].identity(dtype))
 
 
 def empty_of(node: UOp) -> UOp:
-    """What the accumulators of a REDUCE start from. A block's sum is only added to another: -0.0
-    is nothing at all there, so that a first addition need not be done."""
+    """The initial value of a REDUCE's accumulators. A block's sum is only added to another, where
+    -0.0 is the exact identity, so that a first addition can be omitted."""
     if node.tag == "block" and node.arg == "add":
         return UOp.const(node.dtype, -0.0)
     return identity(node.arg, node.dtype)
 
 
 class Combiner:
-    """Two values of a monoid into one, with what the target has."""
+    """Combines two values of a monoid, with the operations that the target has."""
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program, self.target = program, target
@@ -75,7 +75,7 @@ class Combiner:
         return program.add(op, dtype, (a, b))
 
     def fused(self, a: UOp, b: UOp, total: UOp) -> UOp:
-        """a*b + total, rounded once where the target can."""
+        """a*b + total, rounded once if the target can."""
         if any(_is_nothing(*pair) for pair in ((a, b), (b, a))):
             return total
         a, b, total = self.program.joined(a, b, total)
@@ -84,7 +84,7 @@ class Combiner:
         return self.combine("add", self.program.add(Ops.MUL, total.dtype, (a, b)), total)
 
     def pairwise(self, monoid: str, values: Sequence[UOp]) -> UOp:
-        """All values into one: neighbours first, in their order."""
+        """Combines all values, neighbours first, in order."""
         values = list(values)
         while len(values) > 1:
             odd = values[-1:] if len(values) % 2 else []
@@ -93,7 +93,7 @@ class Combiner:
         return values[0]
 
     def fold_lanes(self, monoid: str, value: UOp) -> UOp:
-        """The lanes of a vector into one, halves first."""
+        """Combines the lanes of a vector, halves first."""
         count = value.dtype.count
         if count & (count - 1):
             lanes = [self.program.lane(value, i) for i in range(count)]
@@ -110,8 +110,8 @@ class Combiner:
     # ---- compensated sums ------------------------------------------------------------------------
 
     def add_exactly(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
-        """total + (value + error), and what this addition lost (Kahan). What is or becomes infinite
-        has lost nothing, so that it stays infinite."""
+        """total + (value + error), and the rounding error of this addition (Kahan). If the total is
+        or becomes infinite the error is 0, so that it stays infinite."""
         total, error, value = self.program.joined(total, error, value)
         value = self.combine("add", value, error)
         following = self.combine("add", total, value)
@@ -128,7 +128,7 @@ class Combiner:
 
 
 def _is_nothing(a: UOp, b: UOp) -> bool:
-    """Whether a product is 0 as `a` is, a read whose gate is off: b is no number that may be NaN or
+    """Whether a product is 0 because `a` is a read whose gate is off, and b can't be NaN or
     infinite."""
     is_zero, is_flag = a.op is Ops.CONST and not a.arg, b.op is Ops.CAST
     return is_zero and (b is a or (is_flag and dtypes.is_bool(b.src[0].dtype)))
@@ -143,7 +143,7 @@ def is_long(node: UOp) -> bool:
     """Whether one accumulator of a float32 sum takes in many values."""
     if node.arg != "add" or node.dtype is not dtypes.float32 or node.tag is not None:
         return False
-    if node.src[0].op is Ops.RESCALE:  # a state that changes as it grows is no sum of blocks
+    if node.src[0].op is Ops.RESCALE:  # a rescaled state is no sum of blocks
         return False
     turns = prod(size_of(loop) for loop in own_ranges(node) if role_of(loop) == "LOOP")
     return bool(turns > (PLAIN_PRODUCTS if _is_product(node) else PLAIN))
@@ -162,7 +162,7 @@ def block_sums(kernel: UOp, target: Target) -> UOp:
 
 
 def _in_registers(kernel: UOp) -> list[UOp]:
-    """The REDUCEs but for those whose accumulators a stage holds."""
+    """The REDUCEs, except for those whose accumulators are in a stage."""
     nodes = nodes_of(kernel)
     staged = {n.src[0] for n in nodes if n.op is Ops.STAGE and option(n, "acc", False)}
     return [n for n in nodes if n.op is Ops.REDUCE and n not in staged]
@@ -173,7 +173,7 @@ def _is_product(node: UOp) -> bool:
 
 
 def _block(node: UOp) -> int:
-    """How many values a block of this sum has in each lane."""
+    """The number of values that a block of this sum has in each lane."""
     if _is_product(node):
         return PRODUCTS_BLOCK
     lanes = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "VECTOR")
@@ -182,8 +182,8 @@ def _block(node: UOp) -> int:
 
 
 def _blocked(kernel: UOp, node: UOp) -> UOp:
-    """The innermost loops of `node` that make a block stay with the value, the others go out; a
-    loop that is too long for a block is split first."""
+    """The innermost loops of `node`, which make up a block, stay with the value; the others go out.
+    A loop that is too long for a block is split first."""
     block = _block(node)
     loops = [r for r in own_ranges(node) if role_of(r) == "LOOP"]
     inner: list[UOp] = []
@@ -209,12 +209,12 @@ def _factor(size: int, about: int) -> int:
 
 
 def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
-    """`node` as a compensated sum of sums over `inner` (and over what is unrolled), and so what
-    goes through the same loops beside it."""
+    """`node` as a compensated sum of sums over `inner` (and over unrolled loops); likewise the
+    REDUCEs that share its loops."""
     own = own_ranges(node)
     inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "SPREAD", "TILE")]
     outside = [r for r in own if r not in inside]
-    # lanes that a loop of the block clips lose their limits, and so are folded behind all blocks
+    # lanes that a loop of the block clips lose their limits, and so are folded after all blocks
     free = {r: r.with_src(r.src[:1]) for r in outside if not r.ranges.isdisjoint(inside)}
     changes: dict[UOp, UOp] = {}
     for each in _in_registers(kernel):

@@ -17,8 +17,8 @@ from tinygrad.uop.op import Ops
 
 
 class Running:
-    """One RUNNING node. `loop` is the ORDERED loop that carries; `others` are the ranges that have
-    an accumulator for each of their copies and lanes."""
+    """One RUNNING node. `loop` is the ORDERED loop that carries the accumulators; `others` are the
+    ranges whose copies and lanes each have an accumulator of their own."""
 
     def __init__(self, node: UOp, program: Program, combiner: Combiner) -> None:
         self.node, self.program, self.combiner = node, program, combiner
@@ -32,7 +32,7 @@ class Running:
         self._places: dict[object, int] = {}
 
     def carries_through(self, item: Item) -> bool:
-        """Whether these are turns of the loop, or one of them."""
+        """Whether the item is this loop, or one of its turns."""
         return isinstance(item, Scope) and item.loop is self.loop
 
     def start(self, copies: Sequence[Copies]) -> Values:
@@ -58,7 +58,7 @@ class Running:
         return self._sum([*before, value])
 
     def _sum(self, parts: Values) -> UOp:
-        """All together, the small ones first."""
+        """The sum of all parts, the small ones first."""
         total = parts[-1]
         for part in reversed(parts[:-1]):
             total = self.combiner.combine(self.node.arg, part, total)
@@ -73,9 +73,9 @@ class Running:
             self.state[place] = self.combiner.combine(self.node.arg, total, value)
 
     def _within(self, value: UOp) -> UOp:
-        """Lane i becomes the reduction of lanes 0 to i: log2(lanes) steps (Hillis, Steele, 1986).
-        Lanes go around and those that came from behind are left out: moving an identity in is an
-        instruction that some processors take tens of cycles for."""
+        """Lane i becomes the reduction of lanes 0 to i, in log2(lanes) steps (Hillis, Steele,
+        1986). Lanes are rotated, and those that wrapped around are masked: shifting in an identity
+        takes tens of cycles on some processors."""
         count = value.dtype.count
         reach = 1
         while reach < count:
@@ -91,7 +91,7 @@ class Running:
 
 
 def running_of(values: Sequence[UOp]) -> UOp | None:
-    """The RUNNING node among what these values are made of that counts with a loop in order; a
-    kernel has at most one."""
+    """The RUNNING node with a loop in order, among what these values depend on; a kernel has at
+    most one."""
     found = (n for value in values for n in value.toposort() if n.op is Ops.RUNNING)
     return next((n for n in found if any(role_of(r) == "ORDERED" for r in n.src[1].ranges)), None)

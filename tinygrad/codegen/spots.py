@@ -13,13 +13,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Parts = tuple[int, list[int]]
-"""An index as a sum: what all lanes share, which is a multiple of the first number (0: nothing),
-and a number for each lane."""
+"""An index as a sum: a part that all lanes share, which is a multiple of the first number (0: there
+is none), and a number for each lane."""
 
 
 def spots_of(integers: Integers, terms: Terms, loop: UOp, copies: Copies) -> list[int]:
-    """Elements from the lowest lane's to each lane's of `loop`; none where that is not known, or
-    they are all the same."""
+    """The offset in elements of each lane of `loop` from the lowest lane. None if that is not
+    known, or if all are the same."""
     found = _sum(integers, terms, 0, loop, copies)
     if found is None or min(found[1]) == max(found[1]):
         return []
@@ -59,13 +59,13 @@ def _term(integers: Integers, term: UOp, loop: UOp, copies: Copies) -> Parts | N
 
 
 def width_of(spots: Sequence[int]) -> int:
-    """Elements of the vectors that cover these: as many as there are lanes, or fewer if all are
-    closer to each other."""
+    """The width of the vectors that cover these spots: as many elements as there are lanes, or
+    fewer if all spots are closer together."""
     return min(len(spots), 1 << (max(spots) + 1).bit_length() - 1)
 
 
 def pieces(spots: Sequence[int]) -> list[int]:
-    """Where vectors begin that cover these spots.
+    """The starts of vectors that cover these spots.
 
     >>> pieces([0, 2, 4, 6]), pieces([0, 0, 1, 1]), pieces([0, 1, 20, 21])
     ([0, 3], [0], [0, 18])

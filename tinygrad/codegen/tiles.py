@@ -37,7 +37,7 @@ MERGED = frozenset(("TILE", "VECTOR"))
 
 
 class Owner(Protocol):
-    """What evaluates the rest of a kernel."""
+    """The evaluator of the rest of the kernel."""
 
     program: Program
     integers: Integers
@@ -58,7 +58,7 @@ class Tiles:
         self.integers: Integers = owner.integers
 
     def dot(self, reduce: UOp, total: UOp, copies: Copies) -> UOp:
-        """A REDUCE's accumulator, with the products of its TILE loops taken in by its unit."""
+        """A REDUCE's accumulator, after its unit has taken in the products of the TILE loops."""
         product_ = reduce.src[0]
         first, second = product_.src
         depth = tuple(r for r in own_ranges(reduce) if role_of(r) == "TILE")
@@ -83,7 +83,7 @@ class Tiles:
         return self._remembered(node, copies, tiles)
 
     def _elementwise(self, node: UOp, tiles: Loops) -> list[UOp]:
-        """What `node` is computed from on whole vectors, sources first."""
+        """The nodes below `node` that are computed on whole vectors, sources first."""
         order: list[UOp] = []
         stack = [(node, False)]
         seen: set[UOp] = set()
@@ -138,7 +138,7 @@ class Tiles:
         return self._transposed(read, copies, tiles) if found is None else found
 
     def _loaded(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
-        """One load, 0 where a gate or a limit says so; None if memory has another order."""
+        """One load, with 0 where a gate or a limit is off; None if memory has another order."""
         access, gate = self.owner.access, gate_of(read)
         if not access.is_row_major(read, tiles):
             return None
@@ -191,7 +191,8 @@ class Tiles:
         return self._interleaved([self.program.widen(p, size_of(loop)) for p in parts])
 
     def _interleaved(self, parts: Sequence[UOp]) -> UOp:
-        """Lane 0 of each part, then lane 1 of each, and so on; a power of two of parts."""
+        """Lane 0 of each part, then lane 1 of each, and so on. The number of parts is a power of
+        two."""
         if len(parts) == 1:
             return parts[0]
         even, odd = self._interleaved(parts[::2]), self._interleaved(parts[1::2])
@@ -200,8 +201,9 @@ class Tiles:
         return self.program.picked(even, odd, lanes)
 
     def _transposed(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
-        """Words of TILE neighbours whose order in memory runs along an UNROLL loop as long as the
-        vector: loads along it, one a lane, and a square of words exchanged in registers."""
+        """Words of TILE neighbours that are contiguous along an UNROLL loop as long as the vector:
+        loads along that loop, one for each lane, and a transposition of the square of words in
+        registers."""
         loop, inner = tiles[0], tiles[1:]
         word = _count(inner) * read.dtype.itemsize
         if role_of(loop) != "VECTOR" or word not in _WORDS or loop in copies:
@@ -243,7 +245,7 @@ def _count(tiles: Iterable[UOp]) -> int:
 
 
 def _free(node: UOp, bound: Iterable[UOp]) -> Loops:
-    """The TILE and VECTOR loops that a value depends on but for those of `bound`, TILE first."""
+    """The TILE and VECTOR loops that a value depends on, except those in `bound`; TILE first."""
     found = [r for r in node.ranges if role_of(r) in MERGED and r not in bound]
     return tuple(sorted(found, key=lambda r: (role_of(r) == "VECTOR", r.arg)))
 

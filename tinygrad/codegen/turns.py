@@ -19,7 +19,7 @@ from tinygrad.uop.op import Ops
 
 @dataclass(frozen=True)
 class Trip:
-    """How often a loop turns: from `least` to `most`, the least of `most` and `ends`."""
+    """The number of turns of a loop: the least of `most` and `ends`, but at least `least`."""
 
     least: int
     most: int
@@ -28,7 +28,7 @@ class Trip:
 
 
 class Turns:
-    """The open loops of a nest, by the scope that binds each."""
+    """The open loops of a nest, each with the scope that binds it."""
 
     def __init__(self, kernel: UOp) -> None:
         self.bound: dict[UOp, Scope] = {}
@@ -37,13 +37,13 @@ class Turns:
         self._facts: dict[UOp, Interval] = {}
 
     def known(self) -> dict[UOp, Interval]:
-        """Between which numbers the open loops count, and what else is known of expressions."""
+        """The intervals of the open loops' counters, and of other expressions that are known."""
         counters = {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
         return {**counters, **self._facts}
 
     @contextlib.contextmanager
     def assuming(self, facts: Mapping[UOp, Interval]) -> Iterator[None]:
-        """Within, counters and limits lie between these numbers."""
+        """A context in which counters and limits lie in these intervals."""
         before = self._facts
         self._facts = {**before, **facts}
         yield
@@ -65,7 +65,7 @@ class Turns:
         return Trip(least, most, kept, guarded)
 
     def _may_begin_beyond(self, loop: UOp, limit: UOp) -> bool:
-        """Whether the one turn that a loop takes at least may be beyond this limit."""
+        """Whether the one turn that a loop always takes may lie beyond this limit."""
         start, known = self.start(loop), self.known()
         least = bounds(limit, known)[0]
         if start is None:
@@ -76,19 +76,19 @@ class Turns:
         return all(bounds(add(start, outer, -1), known)[1] > 0 for outer in within)
 
     def _trim(self, loop: UOp) -> UOp | None:
-        """Where the loop may stop, as an expression of the loops that are open: rounded up."""
+        """The end of a loop that may stop early, as an expression of the open loops, rounded up."""
         found = self._bound(self.trims.get(name_of(loop)), 1)
         return None if found is None else divide(add(found[0], number(found[1] - 1)), found[1])
 
     def start(self, loop: UOp) -> UOp | None:
-        """Where the loop may start, in the same terms, rounded down; None: at 0."""
+        """The start of a loop that may start late, in the same terms, rounded down; None: at 0."""
         found = self._bound(self.starts.get(name_of(loop)), -1)
         start = None if found is None else divide(*found)
         return start if start is not None and bounds(start, self.known())[1] > 0 else None
 
     def _bound(self, stop: Stop | None, sign: int) -> tuple[UOp, int] | None:
-        """What a bound is, times a sign, and over which number. None: there is none, or a loop that
-        is not open yet has turns that want more."""
+        """A bound times a sign, and its divisor. None if there is no bound, or if it depends on a
+        loop that is not open yet, some turns of which need more."""
         if stop is None:
             return None
         terms, constant, factor = stop
@@ -102,5 +102,5 @@ class Turns:
         return total, factor
 
     def is_free(self, range_: UOp, limit: UOp) -> bool:
-        """Whether the limit cuts nothing off."""
+        """Whether the limit cuts off nothing."""
         return bool(bounds(limit, self.known())[0] >= size_of(range_))

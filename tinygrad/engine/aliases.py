@@ -20,7 +20,8 @@ Strides = tuple[int, ...]
 
 
 def bottom_of(node: UOp, root: UOp | None = None) -> UOp:
-    """What `node` is a view of: `root` if that is on the way, else what is below all movement."""
+    """The node that `node` is a view of: `root` if that is on the way, else the node below all
+    movement."""
     while node is not root and node.op in MOVED:
         node = node.src[0]
     return node
@@ -36,12 +37,12 @@ def steps_between(node: UOp, bottom: UOp) -> list[UOp]:
 
 
 def on_bottom(node: UOp, bottom: UOp, new: UOp) -> UOp:
-    """The same view of another bottom with the same elements in the same order."""
+    """The same view, of another bottom with the same elements in the same order."""
     return new.reshape(bottom.shape).moved_by(steps_between(node, bottom))
 
 
 def writable_part(node: UOp) -> UOp:
-    """The same view without DETACH, which says nothing of storage."""
+    """The same view without DETACH, which doesn't affect storage."""
     bottom = bottom_of(node)
     return bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
 
@@ -54,8 +55,8 @@ _ALWAYS_WINDOWS = (Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH)
 
 
 def strides_of(node: UOp, bottom: UOp) -> Strides | None:
-    """For each axis how far apart its elements are in the bottom; None where there is no such
-    number, so that this is a copy."""
+    """For each axis the distance of its elements in the bottom; None if an axis has no constant
+    distance, so that the node is a copy."""
     strides: Strides | None = strides_for(bottom.room)
     for step in steps_between(node, bottom):
         strides = _STRIDES[step.op](step, strides)
@@ -65,25 +66,25 @@ def strides_of(node: UOp, bottom: UOp) -> Strides | None:
 
 
 def is_window(node: UOp, bottom: UOp) -> bool:
-    """Whether NumPy would have `node` be a view of `bottom`."""
+    """Whether NumPy would make `node` a view of `bottom`."""
     plain = node
     while plain is not bottom and plain.op in _ALWAYS_WINDOWS:
         plain = plain.src[0]
     if plain is bottom:
         return True
     while plain is not bottom and plain.op in (Ops.RESHAPE, Ops.DETACH):
-        plain = plain.src[0]  # of what lies in a row
+        plain = plain.src[0]  # of contiguous storage
     return plain is bottom or strides_of(node, bottom) is not None
 
 
 def is_plain_window(node: UOp) -> bool:
-    """Whether `node` is sure to show each element of what is below all movement once at most, at a
-    glance: axes cut, turned and exchanged of what lies in a row."""
+    """Whether `node` certainly shows each element below all movement at most once, by a quick test:
+    axes of contiguous storage are cut, flipped and permuted."""
     return beneath(beneath(node, _ONCE), (Ops.RESHAPE,)).op not in MOVED
 
 
 def repeats(node: UOp, bottom: UOp) -> bool:
-    """Whether several elements of the view may be one of the bottom's."""
+    """Whether several elements of the view may be the same element of the bottom."""
     if is_plain_window(node):
         return False
     strides = strides_of(node, bottom)
@@ -99,10 +100,10 @@ def repeats(node: UOp, bottom: UOp) -> bool:
 
 
 def _reshaped(node: UOp, strides: Strides) -> Strides | None:
-    """Axes that lie in a row are one run of elements, from which the new ones are cut."""
+    """Contiguous axes form runs of elements, which are split into the new axes."""
     if 0 in node.room:
         return strides_for(node.room)
-    runs: list[tuple[int, int]] = []  # elements, and how far apart
+    runs: list[tuple[int, int]] = []  # number of elements, and their distance
     for size, stride in zip(node.src[0].room, strides, strict=True):
         if size > 1 and runs and runs[-1][1] == size * stride:
             runs[-1] = (runs[-1][0] * size, stride)
@@ -152,8 +153,8 @@ _STRIDES: dict[Ops, Callable[[UOp, Any], Strides | None]] = {
 
 
 def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
-    """`value` (of the view's shape) where it stands in `bottom`, zeros elsewhere: the way that the
-    view's gradient takes."""
+    """`value` (of the view's shape) at its place in `bottom`, zeros elsewhere: as the view's
+    gradient."""
     for step in reversed(steps_between(view, bottom)):
         if step.op is Ops.WINDOW:
             value = _between(step, value)
@@ -165,8 +166,8 @@ def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
 
 
 def _between(step: UOp, value: UOp) -> UOp:
-    """Windows of one tap with zeros between. A FOLD says the same, but what it reads is read
-    everywhere, and thrown away between."""
+    """Windows of one tap with zeros between. A FOLD would be the same, but it would read everywhere
+    and discard what lies between."""
     below = step.src[0].shape
     value = value.reshape(value.shape[: len(below)])
     for axis, _, stride, *_ in step.arg:

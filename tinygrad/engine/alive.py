@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 from tinygrad.base.locks import ForkSafeLock
 
 T = TypeVar("T")
-LEAST_ROOM = 8  # references that are kept before the dead are looked for
+LEAST_ROOM = 8  # references that are kept before dead ones are removed
 
 
 class Alive(Generic[T]):
-    """Those of the objects that came and are alive. Threads may add and look as they like."""
+    """The objects that were added and are still alive. Threads may add and iterate freely."""
 
     __slots__ = ("_references", "_room", "__weakref__")
     _one_at_a_time = ForkSafeLock()
@@ -26,32 +26,32 @@ class Alive(Generic[T]):
 
     @property
     def several(self) -> bool:
-        """Whether there was more than one, of which the others may be gone."""
+        """Whether more than one was ever added, even if the others are gone."""
         return len(self._references) > 1
 
     def references(self) -> list[weakref.ref[T]]:
-        """Weak references to all that are alive, and to some that are not."""
+        """Weak references to all objects that are alive, and to some that are not."""
         return self._references.copy()
 
     def __iter__(self) -> Iterator[T]:
-        """Those alive now; what comes or dies meanwhile doesn't disturb."""
+        """The objects alive now; additions and deaths during the iteration are harmless."""
         return (item for reference in self.references() if (item := reference()) is not None)
 
     def add(self, item: T) -> None:
-        """Remembers one more."""
+        """Adds an object."""
         self._references.append(weakref.ref(item))
         if len(self._references) > self._room:
             self._drop_the_dead()
 
     def discard(self, item: T) -> None:
-        """Forgets one that is here."""
+        """Removes an object that was added."""
         self._references.remove(weakref.ref(item))
 
     def _drop_the_dead(self) -> None:
         if not Alive._one_at_a_time.now.acquire(blocking=False):
             return
         try:
-            before = len(self._references)  # others may come behind these meanwhile
+            before = len(self._references)  # others may be added behind these meanwhile
             living = {id(r): r for r in self._references[:before] if r() is not None}
             self._references[:before] = living.values()
             self._room = max(LEAST_ROOM, 2 * len(self._references))

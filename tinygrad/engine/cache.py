@@ -29,7 +29,7 @@ class DiskCache:
         self.puts = 0
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """The entry, None if there is none or its checksum fails."""
+        """The entry; None if there is none or its checksum fails."""
         if self.folder is None:
             return self.memory.get((kind, key))
         try:
@@ -40,7 +40,7 @@ class DiskCache:
         return body if hashlib.sha256(body).digest() == raw[:_CHECKSUM] else None
 
     def put(self, kind: str, key: str, body: bytes) -> None:
-        """Keeps the entry; on disk if that can be, else in memory."""
+        """Stores the entry: on disk if possible, else in memory."""
         path = self._path(kind, key) if self.folder is not None else None
         if path is None or not write_whole(path, hashlib.sha256(body).digest() + body):
             self.memory[kind, key] = body
@@ -50,7 +50,7 @@ class DiskCache:
             self.sweep(CACHE_LIMIT_MB.value << 20)
 
     def sweep(self, limit: int) -> None:
-        """Removes what was used least recently until at most `limit` bytes are left."""
+        """Removes the least recently used entries until at most `limit` bytes are left."""
         if self.folder is None:
             return
         entries = []
@@ -67,7 +67,7 @@ class DiskCache:
             total -= size
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all entries."""
         self.memory.clear()
         self.sweep(0)
 
@@ -77,7 +77,7 @@ class DiskCache:
 
 
 class KindCache:
-    """One kind of entries of a cache, by binary keys: what a backend gets."""
+    """One kind of entries of a cache, with binary keys: the cache that a backend gets."""
 
     def __init__(self, cache: DiskCache, kind: str) -> None:
         self.cache, self.kind = cache, kind
@@ -87,13 +87,13 @@ class KindCache:
         return self.cache.get(self.kind, key.hex())
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keeps the entry."""
+        """Stores the entry."""
         self.cache.put(self.kind, key.hex(), value)
 
 
 def write_whole(path: Path, raw: bytes) -> bool:
-    """Writes a file that only its owner reads; whether that could be done. Nobody ever sees a part
-    of it."""
+    """Writes a file that only its owner can read. Returns whether that worked. No reader ever sees
+    a part of it."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)
@@ -111,7 +111,7 @@ def write_whole(path: Path, raw: bytes) -> bool:
 
 
 def default_folder() -> Path | None:
-    """Where the settings put the cache; None for memory only."""
+    """The cache folder according to the settings; None means memory only."""
     if CACHELEVEL.value == 0:
         return None
     if CACHE_FOLDER.value:
@@ -120,12 +120,12 @@ def default_folder() -> Path | None:
 
     try:
         return Path(platformdirs.user_cache_dir("tinygrad"))
-    except (OSError, RuntimeError):  # no home
+    except (OSError, RuntimeError):  # no home folder
         return None
 
 
 def disk_cache() -> DiskCache:
-    """The process's cache; where CACHELEVEL is 0 another one, in memory."""
+    """The process's cache; if CACHELEVEL is 0, a separate one in memory."""
     return _opened(CACHELEVEL.value > 0)
 
 
@@ -135,14 +135,15 @@ def _opened(on_disk: bool) -> DiskCache:
 
 
 def stamped_key(node: UOp, *facts: object) -> str:
-    """The key of what follows from a graph, these facts, and our own code; in every process the
-    same."""
+    """The key of a result that depends on a graph, these facts, and the package's code; it is the
+    same in every process."""
     return hashlib.sha256(node.key + repr((*facts, code_stamp())).encode()).hexdigest()
 
 
 @functools.cache
 def code_stamp() -> str:
-    """A text that changes when the package's own code does, so that no entry outlives its maker."""
+    """A text that changes when the package's code does, so that no entry outlives the code that
+    made it."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for folder in ("base", "uop", "simplify", "schedule", "loops", "codegen", "backends", "engine"):

@@ -31,14 +31,15 @@ Bound = dict[UOp, UOp]
 """Variables, and expressions of them, with the values that they have in a call."""
 
 _BUFFER, _RESHAPE, _SHRINK = Ops.BUFFER, Ops.RESHAPE, Ops.SHRINK
-"""An enumeration's member by its name costs as much as a function."""
+"""Looking up an enumeration's member by name costs as much as a function call."""
 
 MOST_KITS = 4
-LARGEST_KEPT = 1 << 20  # bytes of a result that keeps its place when nobody holds it
+LARGEST_KEPT = 1 << 20  # bytes of a result that keeps its place when no one holds it
 
 
 class Given(NamedTuple):
-    """What a call is given: tensors, each a view of a whole buffer, the buffers, and variables."""
+    """The arguments of a call: tensors, each a view of a whole buffer, the buffers, and
+    variables."""
 
     tensors: Sequence[Holder]
     inputs: Sequence[Buffer]
@@ -46,8 +47,8 @@ class Given(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a tensor among the arguments must be: a RESHAPE of a BUFFER to `room`, or, where sizes
-    are symbolic, a SHRINK of that."""
+    """The form that a tensor argument must have: a RESHAPE of a BUFFER to `room`, or, if sizes are
+    symbolic, a SHRINK of that."""
 
     room: tuple[int, ...]
     arg: Any  # of the SHRINK
@@ -59,9 +60,9 @@ class Row(NamedTuple):
 
 
 class Kit:
-    """A call's results, made ahead of it: new buffers, and for each output its tensor, None where
-    sizes change from call to call. Once nobody else holds any of it, nor has learned anything of
-    it, a later call gives it out again."""
+    """A call's results, made in advance: new buffers, and for each output its tensor, or None if
+    its sizes change from call to call. Once no one else holds any part of it, and nothing has been
+    derived from it, a later call uses it again."""
 
     __slots__ = ("buffers", "tensors", "_made", "_views", "_parts", "_counts")
 
@@ -79,7 +80,7 @@ class Kit:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody would notice."""
+        """Whether it can be reused without anyone noticing."""
         if list(map(getrefcount, self._parts)) != self._counts:
             return False
         for made in self._made:
@@ -93,8 +94,8 @@ class Kit:
 
 
 class Call:
-    """What was captured, ready to run again. `shape` is that of (args, kwargs), `settled` are the
-    captured call's tensors and `inputs` their buffers."""
+    """A captured call, ready to run again. `shape` is that of (args, kwargs), `settled` are the
+    tensors of the captured call, and `inputs` their buffers."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Call:
     # ---- whether it is the same call ---------------------------------------------------------
 
     def recognise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
-        """What the call gives, if it is sure to be like the captured one."""
+        """The arguments of the call, if it certainly is like the captured one; else None."""
         if not self._is_plain:
             return None
         bound: Bound = {}
@@ -177,7 +178,7 @@ class Call:
     # ---- making it ---------------------------------------------------------------------------
 
     def run(self, given: Given) -> Any:
-        """Runs the step on what is given; its result."""
+        """Runs the step on these arguments and returns its result."""
         captured, inputs = self.captured, given.inputs
         if (
             captured.changes != Changes.count
@@ -194,14 +195,15 @@ class Call:
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()
-        result = self._result(given, kit)  # what this touches is in the caches now, not after
+        result = self._result(given, kit)  # while what this touches is in the caches
         self._replay.run(inputs, values, kit.buffers)
         if self._keeps:
             self._kits.append(kit)
         return result
 
     def _check_state(self, inputs: Sequence[Buffer]) -> None:
-        """The state must be where it was, its writes done, and no argument part of it."""
+        """The state must be where it was, with its writes completed, and no argument may be part of
+        it."""
         captured, name = self.captured, self.name
         if not captured.states.isdisjoint(inputs):
             for number, buffer in enumerate(inputs):
@@ -246,7 +248,8 @@ class Call:
         captured.changes = Changes.count
 
     def _values_now(self, bound: Bound) -> list[int]:
-        """The values of all plans' variables: bound by arguments, drawn from streams, captured."""
+        """The values of all plans' variables: bound by arguments, drawn from streams, or
+        captured."""
         known = {n.arg[0]: bind.src[1].arg for n, bind in bound.items() if n.op is Ops.DEFINE_VAR}
         streams = self.captured.streams
         for name, (stream, first, last) in streams.items():
@@ -260,12 +263,13 @@ class Call:
     # ---- what it returns ---------------------------------------------------------------------
 
     def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
-        """The result of the call that was captured, whose buffers `find` knows."""
+        """The result of the call that was captured; `find` maps sources to its buffers."""
         found = [find(source) for source in self._replay.made]
         return self._result(given, Kit(self._drafts, found, False))
 
     def _kit(self) -> Kit:
-        """For one call: that of the call before the last, if nobody needs it, or a new one."""
+        """The results for one call: those of the call before the last if they are free, or new
+        ones."""
         try:
             kit = self._kits.popleft() if len(self._kits) > 1 else None
         except IndexError:  # another thread was faster
@@ -289,15 +293,15 @@ class Call:
 
 
 class Draft(NamedTuple):
-    """How the tensor of an output is made: views, one of the other, of the buffer `number` of those
-    that a replay makes. Sizes that hold bound variables stand beside the same unbound."""
+    """How to make the tensor of an output: views, one of the other, of buffer `number` of those
+    that a replay makes. Sizes that contain bound variables are stored unbound, too."""
 
     out: Output
     number: int
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
-    shape: list[Any] | None  # where it has symbolic sizes: these unbound
-    first: int  # the first of the outputs that are views of the same
+    shape: list[Any] | None  # if it has symbolic sizes: these unbound
+    first: int  # the first of the outputs that are views of the same buffer
     wants: bool | None
 
 
@@ -317,8 +321,8 @@ def _draft(out: Output, made: Mapping[Source, int], first: int) -> Draft:
 
 
 def _tensor_of(draft: Draft | UOp, number: int, buffers: Sequence[Buffer]) -> Holder | None:
-    """The tensor of the output of that number, if that is made anew, always of one shape, and no
-    view of one before."""
+    """The tensor of the output with that number, if it is made anew, has a constant shape, and is
+    not a view of an earlier output."""
     if isinstance(draft, UOp) or draft.out.source.kind != "made" or draft.shape is not None:
         return None
     if draft.first < number:
@@ -327,7 +331,7 @@ def _tensor_of(draft: Draft | UOp, number: int, buffers: Sequence[Buffer]) -> Ho
 
 
 def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
-    """Their nodes, down to the BUFFERs."""
+    """The tensors' nodes, down to the BUFFERs."""
     found: list[UOp] = []
     for tensor in tensors:
         node = tensor._uop
@@ -338,7 +342,7 @@ def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
 
 
 def _view(draft: Draft, buffer: Buffer, bound: Bound) -> UOp:
-    """What an output is of the whole of its buffer."""
+    """An output as a view of the whole of its buffer."""
     flat = draft.flat
     base = None if buffer.version is None else buffer.version()
     if base is None:
@@ -358,8 +362,8 @@ def _view(draft: Draft, buffer: Buffer, bound: Bound) -> UOp:
 
 
 def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Holder:
-    """The tensor of one output that `kit` hasn't. `relative`: a view of the same that was made
-    before it."""
+    """The tensor of one output that `kit` lacks. `relative`: a view of the same buffer that was
+    made earlier."""
     out, wants = draft.out, draft.wants
     kind, number, _ = out.source
     if kind == "made":
@@ -383,19 +387,19 @@ def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Hold
 
 
 def _bound(node: UOp, bound: Bound) -> UOp:
-    """An expression, or a view, with the values that variables have in this call."""
+    """An expression or a view, with the values that variables have in this call."""
     return node.substitute({b: bound.get(b.src[0], b) for b in bindings_below(node)})
 
 
 def _only_tensors(shape: Any) -> tuple[type, ...] | None:
-    """The types of a call's arguments, if these are tensors, one by one."""
+    """The types of a call's arguments, if all of them are plain tensors."""
     parts = shape[1:]
     alone = all(type(part) is tuple and part[0] is Holder for part in parts)
     return tuple(part[1] for part in parts) if alone else None
 
 
 def _row(tensor: Holder, buffer: Buffer) -> Row:
-    """What an argument must be that is to have the short way."""
+    """The form that an argument must have for the fast path."""
     node = tensor.uop
     wants, room = tensor.requires_grad is True, node.room
     sizes = tuple(map(without_values, node.src[1:])) if node.op is Ops.SHRINK else ()
@@ -403,7 +407,7 @@ def _row(tensor: Holder, buffer: Buffer) -> Row:
 
 
 def _take_variables(leaves: list[Any], bound: Bound) -> bool:
-    """Moves variables from the leaves to `bound`; whether each has one value."""
+    """Moves variables from the leaves to `bound`. Returns whether each has a single value."""
     binds = [leaf for leaf in leaves if isinstance(leaf, UOp)]
     leaves[:] = [leaf for leaf in leaves if not isinstance(leaf, UOp)]
     return all(bound.setdefault(bind.src[0], bind) is bind for bind in binds)

@@ -63,8 +63,8 @@ ESCAPED = (
 @dataclass(frozen=True)
 class Output:
     """A tensor that the step returned: `view` of a flat buffer that comes from `source`. `itself`:
-    the very tensor that is the argument or the state. Outputs with equal `family` are views of
-    each other."""
+    the tensor is the very object that is the argument or the state. Outputs with equal `family` are
+    views of each other."""
 
     source: Source
     view: UOp
@@ -77,37 +77,37 @@ class Output:
 
 @dataclass
 class Captured:
-    """A captured call: what it ran, on what, and what it returned."""
+    """A captured call: the plans it ran, on which buffers, and what it returned."""
 
     signature: tuple[Any, ...]
     executions: list[Execution] = field(default_factory=list)
     state: list[Buffer] = field(default_factory=list)
-    written: set[Buffer] = field(default_factory=set)  # of the state
+    written: set[Buffer] = field(default_factory=set)  # those of the state
     written_inputs: set[int] = field(default_factory=set)
-    streams: dict[str, tuple[Stream, int, int]] = field(default_factory=dict)  # moved: from, to
+    streams: dict[str, tuple[Stream, int, int]] = field(default_factory=dict)  # advanced: from, to
     result: Any = None  # its shape
     outputs: list[Output | UOp] = field(default_factory=list)
     homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
-    lost: str | None = None  # a state that no tensor stands for any more
-    changes: int = 0  # when the homes were last looked at
+    lost: str | None = None  # a state that no tensor represents any more
+    changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
 
     @functools.cached_property
     def states(self) -> frozenset[Buffer]:
-        """All of the state."""
+        """All buffers of the state."""
         return frozenset(self.state)
 
     @functools.cached_property
     def owned(self) -> list[int]:
-        """Arguments of which a copy won't do: they are written, or a result is a view of them."""
+        """Arguments for which a copy won't do: they are written, or a result is a view of them."""
         outputs = [out for out in self.outputs if isinstance(out, Output) and not out.itself]
         shown = {out.source.first for out in outputs if out.source.kind == "input"}
         return sorted(shown | self.written_inputs)
 
 
 def refuse_to_tell(bind: UOp) -> None:
-    """JitError if the user's code reads the value of a variable that the captured step is given:
-    replays would keep the first."""
+    """JitError if the user's code reads the value of a variable that is an argument of the captured
+    step: replays would always use the first one."""
     recorder = computing.recorder
     if not isinstance(recorder, Capture) or bind.src[0].arg[0] not in recorder.bound:
         return
@@ -126,7 +126,7 @@ LOOKING = (__name__, UOp.__module__)
 
 
 def completed(result: Any) -> tuple[Any, list[Any]]:
-    """The shape of what a call of a step returned, and its leaves: computed now, like all that the
+    """The shape of a step's result, and its leaves. They are computed now, like everything that the
     call left to be written."""
     found: list[Any] = []
     shape = flatten(result, found)
@@ -135,8 +135,8 @@ def completed(result: Any) -> tuple[Any, list[Any]]:
 
 
 class Capture:
-    """One call while it is captured. `given` are the tensors among its arguments, `settled` the
-    same computed, each in a whole buffer."""
+    """The capture of one call. `given` are the tensors among its arguments; `settled` are the same
+    tensors, computed, each in a whole buffer."""
 
     def __init__(
         self,
@@ -174,8 +174,8 @@ class Capture:
     # ---- while the step runs -----------------------------------------------------------------
 
     def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
-        """Runs the function on stand-ins for its arguments, while this looks on; then all that it
-        left to be computed, and what it returned."""
+        """Runs the function on placeholders for its arguments while recording; then computes
+        everything that it left to be computed, and its results."""
         stand_ins = self._stand_ins()
         self.outlines = Outlines(self.bound, frozenset(self.places))
         fill = iter(stand_ins)
@@ -203,7 +203,7 @@ class Capture:
                 self.made.outputs.append(leaf)
 
     def _stand_ins(self) -> list[Holder]:
-        """For each argument a tensor on a node of its own that shares the memory."""
+        """For each argument a tensor with a node of its own that shares the memory."""
         nodes: dict[Buffer, UOp] = {}
         made = []
         for number, (tensor, buffer) in enumerate(zip(self.arguments, self.originals, strict=True)):
@@ -218,14 +218,14 @@ class Capture:
         return made
 
     def drawing(self) -> None:
-        """Replays draw, too."""
+        """Notes that replays must draw random numbers, too."""
 
     def unwatched(self) -> AbstractContextManager[None]:
-        """While what was asked for is computed: none of that is the step's own code."""
+        """A context for internal computation, which is not the step's own code."""
         return self.reads.unwatched()
 
     def before(self, run: Run) -> None:
-        """What needs the old values of arguments that are about to be overwritten is computed."""
+        """Computes what needs the old values of arguments that are about to be overwritten."""
         for buffer in run.written:
             source = self.places.get(buffer)
             if source is None or source.kind != "input" or source.first in self.made.written_inputs:
@@ -244,7 +244,7 @@ class Capture:
                 computing.recorder = self
 
     def after(self, run: Run) -> None:
-        """Records a plan that ran."""
+        """Records a plan that has run."""
         made = self.made
         for name, value in run.variables:
             bound = self.bound.get(name, value)
@@ -260,7 +260,7 @@ class Capture:
             self.places[buffer] = Source("made", len(made.executions) - 1, number)
 
     def buffer(self, source: Source) -> Buffer:
-        """Where the bytes of a source were in the call that was captured."""
+        """The buffer of a source in the call that was captured."""
         if source.kind == "input":
             return self.originals[source.first]
         return next(b for b, place in self.places.items() if place == source)
@@ -276,7 +276,7 @@ class Capture:
     def _check_arguments(
         self, shape: Any, arguments: Any, leaves: Sequence[Any], stand_ins: Sequence[Holder]
     ) -> None:
-        """The step may write into its arguments, but not make them something else."""
+        """The step may write into its arguments, but must not rebind them."""
         after: list[Any] = []
         same = flatten(arguments, after, self.name) == shape and len(after) == len(leaves)
         if not same or any(a is not b for a, b in zip(after, leaves, strict=True)):
@@ -344,9 +344,9 @@ class Capture:
         return Output(source, view, kind, family, wants)
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
-        """Of the tensors that were there before, those that stand for state. One that the step
-        rebinds (`self.h = ...`) is state that replays would never see change: another stands in its
-        place now. What was found in no place has fewer references then, or is gone."""
+        """The tensors, of those that existed before, that represent state. If the step rebinds one
+        (`self.h = ...`), replays would never see the change: another tensor is in its place. One
+        that wasn't found in any place then has fewer references, or is gone."""
         state, places = self.made.states, self.made.places
         for standing in before:
             if standing.is_another():
@@ -384,7 +384,7 @@ class Capture:
         return found
 
     def _forsake(self) -> None:
-        """What the step made and did not return can't be read any more."""
+        """Values that the step made and did not return become unreadable."""
         for holder in holders.since(self.start):
             node = holder.uop
             if any(self._is_of_this_call(n) for n in _storage_below(node)):
@@ -398,7 +398,8 @@ class Capture:
         return source is not None and source.kind != "state"
 
     def _watch(self, standing: Sequence[_Standing]) -> None:
-        """Remembers which tensors stand for the state, so that a replay notices when they don't."""
+        """Remembers which tensors represent the state, so that a replay notices when they no longer
+        do."""
         made, alive = self.made, collections.Counter(s.buffer() for s in standing)
 
         def died(buffer: Buffer, origin: str, _: Any) -> None:
@@ -418,7 +419,7 @@ class Capture:
 
 
 class _Standing(NamedTuple):
-    """A tensor that stood for a buffer before the step ran, and how many referred to it."""
+    """A tensor that represented a buffer before the step ran, and its number of references."""
 
     holder: weakref.ref[Holder]
     buffer: Callable[[], Buffer | None]
@@ -426,7 +427,7 @@ class _Standing(NamedTuple):
     origin: str
 
     def is_another(self) -> bool:
-        """Whether the tensor, which a gradient follows, stands for something else now."""
+        """Whether the tensor, which a gradient follows, represents something else now."""
         holder = self.holder()
         if holder is None or holder.requires_grad is not True:
             return False
@@ -455,7 +456,7 @@ def _all_standing() -> list[_Standing]:
 
 
 def movement_of(node: UOp) -> list[UOp]:
-    """How `node` views a flat buffer: the movement from there on."""
+    """The movement from a flat buffer up to `node`."""
     movement = []
     node = resolved(node)
     while node.op in GroupOp.Movement:
@@ -465,7 +466,7 @@ def movement_of(node: UOp) -> list[UOp]:
 
 
 def over(node: UOp, base: UOp) -> UOp:
-    """The view that `node` is of a flat buffer, of another flat buffer."""
+    """The same view as `node`, but of another flat buffer."""
     return base.moved_by(movement_of(node))
 
 

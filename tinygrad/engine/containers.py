@@ -23,7 +23,7 @@ from tinygrad.uop.op import Ops
 
 
 class Plain:
-    """A value without tensors. Equal only to the same value of the same type."""
+    """A value without tensors. It is equal only to the same value of the same type."""
 
     __slots__ = ("value", "key")
 
@@ -43,7 +43,7 @@ class Plain:
 
 
 class Same(Plain):
-    """A value of no known kind, equal to itself only."""
+    """A value of unknown kind, which is equal only to itself."""
 
     __slots__ = ()
 
@@ -54,9 +54,9 @@ class Same(Plain):
 def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
     """The shape of `value`; its tensors and bound variables are appended to `leaves`.
 
-    `where` names what is flattened if it is an argument: a value that can change without anybody
-    seeing it (an array of NumPy's, an object without a hash) is a JitError there. In a result it
-    is equal to itself only."""
+    `where` is a name for the value if it is an argument: a value that can change unnoticed (a NumPy
+    array, an object without a hash) is a JitError there. In a result such a value is equal only to
+    itself."""
     kind = type(value)
     if kind in _EXACT:
         return Plain(value)
@@ -92,8 +92,8 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
 
 
 def fits(shape: Any, value: Any, leaves: list[Any]) -> bool:
-    """Whether `value` is sure to have this shape; then its leaves are appended. Cheap, and False
-    where that can't be told at a glance."""
+    """Whether `value` certainly has this shape; if so its leaves are appended. It is fast, and
+    returns False if there is no quick answer."""
     kind = type(value)
     if type(shape) is Plain:
         same = value is shape.value and kind.__hash__ in _BY_IDENTITY
@@ -129,7 +129,7 @@ _BY_IDENTITY = (object.__hash__, *(kind.__hash__ for kind in _EXACT))
 
 def matches(node: UOp, form: UOp, bound: dict[UOp, UOp]) -> bool:
     """Whether `node` is the expression `form` with its variables bound, each to one value: these
-    are entered in `bound`, in order of their places."""
+    are entered in `bound`, in the order of occurrence."""
     if form.op is Ops.DEFINE_VAR:
         return node.op is Ops.BIND and node.src[0] is form and bound.setdefault(form, node) is node
     if node is form:
@@ -145,7 +145,7 @@ def matches(node: UOp, form: UOp, bound: dict[UOp, UOp]) -> bool:
 
 
 def unflatten(shape: Any, leaves: Iterator[Any]) -> Any:
-    """The value of a shape with `leaves` in its holes."""
+    """The value of a shape, with `leaves` in place of its holes."""
     if isinstance(shape, Plain):
         return shape.value
     kind, *parts = shape
@@ -175,7 +175,7 @@ def unflatten(shape: Any, leaves: Iterator[Any]) -> Any:
 
 
 def bindings_below(node: UOp) -> list[UOp]:
-    """The bound variables that an expression of whole numbers is made of."""
+    """The bound variables in an integer expression."""
     return [n for n in node.toposort() if n.op is Ops.BIND]
 
 

@@ -27,17 +27,17 @@ from tinygrad.base.dtype import DType
 from tinygrad.engine.places import PLAIN, Place
 
 SETTINGS = (*PLAIN, DType, Enum, FunctionType)
-"""Plain values: of those it matters which one it is."""
+"""Plain values, for which identity of the value matters."""
 
 MOST = 4096
-"""Elements that are looked at: of more, how many there are."""
+"""The most elements that are compared; of larger containers only the length is."""
 
 _SHOWN = 6
-_SMALL = 256  # whole numbers of which there is one object each
+_SMALL = 256  # small integers, of which there is one object each
 
 
 class Content(NamedTuple):
-    """What something holds. Equal ones say the same."""
+    """The content of an object. Objects with equal contents say the same."""
 
     kind: str
     size: int
@@ -50,17 +50,18 @@ class Content(NamedTuple):
 
 
 class Contents:
-    """What a step comes across while it runs, each as it was then."""
+    """The objects that a step meets while it runs, each with its content at that time."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[str, Any, Content]] = {}  # by `id`
-        self._whole: dict[int, str] = {}  # what is read whole, and how it is called
-        self._counted: set[int] = set()  # of those, whose length says something
+        self._whole: dict[int, str] = {}  # objects that are read as a whole, and their names
+        self._counted: set[int] = set()  # those of them whose length matters
         self._begun: set[int] = set()  # frames of generators
         self._resumed: str | None = None
 
     def meets(self, value: Any, name: str, use: str = "") -> None:
-        """Something that was there before the step, how its code calls it, and what that does."""
+        """Notes an object that existed before the step, its name in the step's code, and how the
+        code uses it."""
         if id(value) not in self._held:
             if (was := content(value)) is None:
                 return
@@ -71,7 +72,7 @@ class Contents:
                 self._counted.add(id(value))
 
     def enters(self, frame: FrameType) -> None:
-        """A generator is called, or goes on: then it may be one that began before the step."""
+        """A generator is called or resumed: it may have started before the step."""
         code, at = frame.f_code.co_code, frame.f_lasti
         if code[at] != _RESUME or code[at + 1] & 3 == 0:
             self._begun.add(id(frame))
@@ -79,7 +80,7 @@ class Contents:
             self._resumed = frame.f_code.co_qualname
 
     def changes(self) -> Iterator[tuple[str, Any, Any]]:
-        """What the step did to them: the name, what it held, and what it holds."""
+        """What the step changed: the name, the old content, and the new one."""
         for name, value, was in self._held.values():
             if (now := content(value)) != was:
                 yield name, was, now
@@ -87,7 +88,7 @@ class Contents:
             yield f"a generator ({self._resumed})", "one turn", "the next"
 
     def settings(self) -> Iterator[tuple[str, Place]]:
-        """What was read whole, as places that stay as they are."""
+        """What was read as a whole, as places that must stay as they are."""
         for key, name in self._whole.items():
             _, value, was = self._held[key]
             if was.size > _SMALL or not isinstance(value, (list, deque, dict)):
@@ -102,12 +103,12 @@ class Contents:
 
 
 def owner_of(value: Any) -> Any:
-    """Whose method a value is (`random.random`), or the value itself."""
+    """The owner of a method (`random.random`), or the value itself."""
     return value.__self__ if isinstance(value, (BuiltinMethodType, MethodType)) else value
 
 
 def content(value: Any) -> Content | None:
-    """What a value holds, if it is of those that may change."""
+    """The content of a value, if its type is one that may change."""
     look = _LOOKS.get(type(value))
     if look is None:
         return None
@@ -118,7 +119,7 @@ def content(value: Any) -> Content | None:
 
 
 def _still(value: Any, was: Content) -> Any:
-    """The very same, if nothing has changed."""
+    """The same object, if nothing has changed."""
     return was if (now := content(value)) == was else now
 
 
@@ -139,7 +140,7 @@ def _left(value: Any) -> list[str]:
 
 
 def _numbers(value: Any) -> Any:
-    """An array's elements, as text: a NaN is then equal to itself."""
+    """An array's elements as text, in which a NaN is equal to itself."""
     flat = value.ravel()
     return flat if flat.size > MOST or flat.dtype == object else [str(n) for n in flat.tolist()]
 
@@ -157,7 +158,7 @@ _READ: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), ("iterated", "looked up")),
     np.ndarray: ("whole", "iterated", "part", "looked up"),
 }
-"""How what may be watched is used where all of it counts."""
+"""How watched values are used if all of their content counts."""
 
 _LOOKS: dict[type, Callable[[Any], Any]] = {
     **dict.fromkeys((list, deque, set, bytearray), _elements),
@@ -170,4 +171,4 @@ _LOOKS: dict[type, Callable[[Any], Any]] = {
     np.random.RandomState: _state(lambda value: value.get_state(legacy=True)),
 }
 SOURCES = (Random, np.random.Generator, np.random.RandomState)
-"""Of random numbers: there before the step, if a module has them."""
+"""Sources of random numbers: if a module has one, it existed before the step."""

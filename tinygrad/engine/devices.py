@@ -17,18 +17,18 @@ from tinygrad.engine.profile import show_device
 
 @dataclass(frozen=True)
 class Telling:
-    """`with` it, what a driver raises in its own words becomes a DeviceError that names the device
-    and what was being done. Other devices go on."""
+    """A context in which a driver's exceptions become DeviceErrors that name the device and the
+    action. Other devices go on."""
 
     device: str
     doing: str
 
     def __enter__(self) -> None:
-        """Nothing: it costs a tenth of a microsecond where all goes well."""
+        """Does nothing: entering costs a tenth of a microsecond."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Exception) and not isinstance(error, TinygradError):
-            name = type(error).__name__  # of any library: pyopencl has a MemoryError of its own
+            name = type(error).__name__  # from any library: pyopencl has a MemoryError of its own
             raise (OutOfMemory if name == "MemoryError" else DeviceError)(
                 f"device {self.device}: {self.doing}: {error or name}; what it holds may be lost, "
                 "other devices go on"
@@ -37,7 +37,7 @@ class Telling:
 
 @dataclass(eq=False)
 class OpenDevice:
-    """One open device. `kernels` knows what plans hold, by kernel key."""
+    """One open device. `kernels` holds, by kernel key, the kernels that plans use."""
 
     name: str
     backend: Backend
@@ -53,7 +53,7 @@ class OpenDevice:
 
     @functools.cached_property
     def is_addressable(self) -> bool:
-        """Whether the host can use its memory where it is, and it the host's."""
+        """Whether the host can use the device's memory in place, and the device the host's."""
         return self.backend.memory.borrow(memoryview(bytearray(1))) is not None
 
     @property
@@ -70,7 +70,7 @@ class OpenDevice:
 
 
 class Devices:
-    """`Device[name]` opens a device, `Device.DEFAULT` is where tensors go that name none."""
+    """`Device[name]` opens a device; `Device.DEFAULT` is the device of tensors that name none."""
 
     def __init__(self) -> None:
         self._open: dict[str, OpenDevice] = {}
@@ -93,9 +93,9 @@ class Devices:
         return self[self.DEFAULT]
 
     def canonicalize(self, name: Any) -> Any:
-        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default. Of several
-        names those of each, of a tuple of one that one. DeviceError, with the devices that there
-        are, for one without a backend; ArgumentError for a device that stands twice."""
+        """The canonical form of a device's name: `cpu:0` is `CPU`; None is the default. For several
+        names it is a tuple, for a tuple of one that one. DeviceError, which lists the devices, for
+        one without a backend; ArgumentError for a device that is named twice."""
         if not isinstance(name, (tuple, list)):
             return self.DEFAULT if name is None else known(name)
         names = tuple(known(each) for each in name)
@@ -107,7 +107,7 @@ class Devices:
         device = self._open.get(name)
         if device is None:
             name = canonicalize(name)
-            if name.startswith("DISK:"):  # as many as there are files: none is remembered
+            if name.startswith("DISK:"):  # there are as many as files, so none is remembered
                 return OpenDevice(name, open_device(name))
             device = self._open.get(name) or self._start(name)
         return device
@@ -120,7 +120,7 @@ class Devices:
         return device
 
     def opened(self) -> list[OpenDevice]:
-        """All that are open."""
+        """All devices that are open."""
         return list(self._open.values())
 
 

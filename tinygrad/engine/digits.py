@@ -19,8 +19,8 @@ from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-BITS = 8  # of a digit: a place for each of 256 stays in the first cache, and its page is known
-PLACE_BITS = 32  # of a word: below them is where it was, above them what it is sorted by
+BITS = 8  # of a digit: its 256 counters stay in the first cache
+PLACE_BITS = 32  # of a word: the low ones hold the original position, those above the key
 DIGITS = (64 - PLACE_BITS) // BITS
 LONGEST = 1 << PLACE_BITS - 1
 LIMITS = int(dtypes.min(dtypes.int64)), int(dtypes.max(dtypes.int64))
@@ -30,7 +30,7 @@ Run = Callable[..., None]
 
 
 def places_in_order(row: Array) -> Array:
-    """Where each of a row of int32 or int64 was in order, equal ones as they came; int32.
+    """The indices that sort a row of int32 or int64, stably; int32.
 
     >>> places_in_order(np.array([30, 10, 20, 10]))
     array([1, 3, 2, 0], dtype=int32)
@@ -44,14 +44,14 @@ def places_in_order(row: Array) -> Array:
 
 
 def _in_order(row: Array, low: int, shift: int) -> Array:
-    """The same by 32 bits of what is beyond `low`."""
+    """The same, by 32 bits of the difference from `low`, from bit `shift` on."""
     counts = np.zeros((DIGITS, 1 << BITS), np.int32)
     words, other = (np.empty(len(row), np.int64) for _ in range(2))
     count, deal = _kernels(row.dtype.name)
     count((counts, words, np.ascontiguousarray(row)), len(row), low, shift)
     for digit, found in enumerate(counts):
         if found.max() == len(row):
-            continue  # all have this one
+            continue  # all elements have the same digit
         starts = (found.cumsum() - found).astype(np.int32)
         deal((other, starts, words), len(row), PLACE_BITS + digit * BITS)
         words, other = other, words
@@ -66,7 +66,7 @@ def _kernels(name: str) -> tuple[Run, Run]:
 
 
 def _counting(dtype: DType) -> UOp:
-    """Makes words of a row, and counts the digits of all."""
+    """Builds the words of a row, and counts all digits."""
     turn, low = _turn(), UOp.variable(variable_name(1), *LIMITS, dtypes.int64)
     shift = UOp.variable(variable_name(2), 0, PLACE_BITS, dtypes.int64)
     row, words = _parameter(2, dtype, LONGEST), _parameter(1, dtypes.int64, LONGEST)
@@ -96,7 +96,7 @@ def _parameter(slot: int, dtype: DType, size: int) -> UOp:
 
 
 def _turn() -> UOp:
-    """A loop over as many words as there are."""
+    """A loop over a variable number of words."""
     limit = UOp.variable(variable_name(0), 1, LONGEST, dtypes.index)
     sizes = (UOp.const(dtypes.index, LONGEST), limit)
     return UOp(Ops.RANGE, dtypes.index, sizes, ("word", "ORDERED"))
@@ -107,7 +107,7 @@ def _digit(word: UOp, shift: UOp | int) -> UOp:
 
 
 def _loaded(kernel: UOp) -> Run:
-    """Runs it on arrays and numbers."""
+    """Compiles and loads it, to be called with arrays and numbers."""
     device = Device["CPU"]
     key = kernel_key(kernel, device)
     found = load_kernels([(kernel, key)], device)

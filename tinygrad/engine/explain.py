@@ -33,7 +33,7 @@ def explain(*tensors: Holder) -> str:
 
 
 def plan_text(made: Plan, target: Target | None = None) -> str:
-    """A plan for a person. Kernels have the names that they get on `target`, or on the device
+    """A plan in readable form. Kernels have the names that they get on `target`, or on the device
     that will run them."""
     arenas = [f"; temporaries share {n} bytes on {name}" for name, n in made.arenas.items()]
     lines = ["".join([plural(len(made.steps), "step"), *arenas])]
@@ -72,7 +72,8 @@ def _storage(number: int, made: Plan) -> str:
 
 
 def _storage_line(number: int, made: Plan) -> str:
-    """What a storage holds, and why: it was given, is a result, or is read by other kernels."""
+    """The content of a storage, and the reason for it: it was given, is a result, or is read by
+    other kernels."""
     kept = made.storages[number]
     readers = [str(i) for i, s in enumerate(made.steps) if number in s.storages[s.writes :]]
     reasons = {"param": "given", "out": "a result", "temp": "between kernels"}

@@ -42,7 +42,7 @@ else:
 
 WORDS = 8  # int64: the code (0: none), then the operands
 ZEROS = memoryview(bytes(8 * WORDS))
-MOST_NOTED = 64  # runs; with more they are looked at, though nobody reads
+MOST_NOTED = 64  # runs; when there are more, their words are checked even if no one reads
 KINDS: dict[str, type[RuntimeCheckError]] = {
     "index": IndexCheckError,
     "division": DivisionCheckError,
@@ -51,15 +51,15 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 
 
 class Words(ctypes.c_int64):
-    """The words of one run, as a number: the first of them, the code, where the host addresses it
-    and kernels are over when they return; elsewhere not 0, so that runs are noted."""
+    """The words of one run, as a number. It is the first of them, the code, if the host can address
+    it and kernels have finished when they return; elsewhere it is not 0, so that runs are noted."""
 
     handle: Any
 
 
 @dataclass(eq=False)
 class FaultWords:
-    """Where the runs of one kernel of a plan leave their faults, and what its codes mean."""
+    """The place for the faults of one kernel of a plan, and the meaning of its codes."""
 
     device: OpenDevice
     faults: tuple[tuple[str, str], ...]
@@ -84,7 +84,7 @@ class FaultWords:
         return words
 
     def give_back(self, words: Words) -> RuntimeCheckError | None:
-        """The error that stood there; another run may have the words."""
+        """The error in these words, if any; another run may use the words."""
         memory = self.device.backend.memory
         code, *operands = np.frombuffer(memory.read(words.handle, 8 * WORDS), np.int64).tolist()
         if code:
@@ -103,12 +103,12 @@ class FaultWords:
 
 
 Taken = dict[FaultWords, Words]
-"""The words of one run, by whose they are."""
+"""The words of one run, by their owner."""
 
 
 class Flow(NamedTuple):
-    """What runs: steps, with the numbers of their storages. Those of one `home` are one storage,
-    `kept` are those of buffers that others see."""
+    """What runs: steps, with the numbers of their storages. Storages with the same `home` are one;
+    `kept` are those of buffers that are visible outside."""
 
     steps: Sequence[tuple[Step, Sequence[int], FaultWords | None]]
     homes: Sequence[Hashable]
@@ -119,7 +119,8 @@ Touches = tuple[Collection[int], Collection[int], Collection[int]]
 
 
 def touches_of(step: Step) -> Iterable[Touches]:
-    """The slots that each kernel of a step reads, those that it writes, and of which all."""
+    """For each kernel of a step the slots that it reads, those that it writes, and those that it
+    writes completely."""
     if step.ast is not None and not step.touches:
         return making.touches_of_kernels(step.ast)
     made = range(step.writes)
@@ -139,19 +140,19 @@ Errors = dict[Any, TinygradError | None]
 
 noted: deque[_Run] = deque()
 spoilt: dict[ref[Buffer], TinygradError] = {}
-"""While one of these holds something, all runs must be noted; else those whose words aren't 0."""
+"""While this is not empty, all runs must be noted; otherwise those whose words aren't 0."""
 _untold: dict[threading.Thread, TinygradError] = {}
 _looking = ForkSafeLock(threading.RLock)
 
 
 def leave(taken: Taken) -> None:
-    """The words of a run in which nothing failed are as they were: other runs may have them."""
+    """Gives back the words of a run without a fault, which are still zero."""
     for owner, words in taken.items():
         owner.clean.append(words)
 
 
 def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
-    """These steps began to run on buffers, one a storage."""
+    """Notes that these steps began to run on buffers, one for each storage."""
     kept = [ref(original(buffers[number])) for number in flow.kept]
     noted.append(_Run(flow, kept, taken, threading.current_thread()))
     if spoilt or len(noted) >= MOST_NOTED:
@@ -159,13 +160,14 @@ def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
 
 
 def _look() -> None:
-    """Looks at the words of all runs that were noted, and finds what is spoilt now."""
+    """Checks the words of all runs that were noted, and determines which buffers are invalid
+    now."""
     with _looking.now:
         runs = [*noted]
         for device in {owner.device for run in runs for owner in run.taken}:
-            with contextlib.suppress(TinygradError):  # who reads there will hear of it
+            with contextlib.suppress(TinygradError):  # the reader of those buffers gets the error
                 device.synchronize()
-        gone: Errors = {}  # by references to what lives no more, and was read in time
+        gone: Errors = {}  # by references to dead buffers, which were read in time
         for run in runs:
             failed: Errors = {}
             for owner, words in run.taken.items():
@@ -182,7 +184,7 @@ def _look() -> None:
 
 
 def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
-    """Goes through a run, some of whose kernels failed: what it wrote from what is spoilt, is."""
+    """Propagates the faults of a run: what it computed from invalid data is invalid, too."""
     flow, errors = run.flow, Errors()
     pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
     for home, buffer in pairs:
@@ -213,8 +215,8 @@ def _died(buffer: ref[Buffer]) -> None:
 
 
 def raise_faults(buffer: Buffer) -> None:
-    """Raises what is wrong with a buffer that is about to be read on the host; else what this
-    thread has not been told of."""
+    """Raises the error of a buffer that is about to be read on the host; else one that this thread
+    has not been told yet."""
     if noted:
         _look()
     if not spoilt and not _untold:
@@ -228,7 +230,7 @@ def raise_faults(buffer: Buffer) -> None:
 
 
 def forget_faults() -> None:
-    """Nobody is to be told of what failed so far, and nothing is spoilt."""
+    """Discards all faults so far; all buffers count as valid."""
     _look()
     _untold.clear()
     spoilt.clear()

@@ -27,7 +27,7 @@ Picture = Mapping[str, Any]
 
 
 def capture_kernel(ast: UOp, lowered: Lowered, device: OpenDevice, folder: Path) -> None:
-    """Writes the kernel's picture, once for each Target and NOOPT; whole, or not at all."""
+    """Writes the kernel's picture, once for each Target and NOOPT; completely or not at all."""
     target = device.target
     facts = ast.key + repr((target.device, target.key(), NOOPT.value)).encode()
     path = folder / f"{hashlib.sha256(facts).hexdigest()[:32]}.json"
@@ -51,8 +51,8 @@ def sources(lowered: Lowered, device: OpenDevice) -> dict[str, str]:
 
 
 def made_again(picture: Picture, device: OpenDevice) -> dict[str, str]:
-    """The kernel of a picture as it is made now, for the Target of then. ValueError if its text is
-    no graph."""
+    """The kernel of a picture, compiled by today's code for the Target in the picture. ValueError
+    if its text is not a graph."""
     ast, target = parse(picture["kernel"]), read_target(picture["target"])
     then = OpenDevice(device.name, replace(device.backend, target=target))
     with Context(NOOPT=picture["noopt"]):
@@ -60,7 +60,7 @@ def made_again(picture: Picture, device: OpenDevice) -> dict[str, str]:
 
 
 def read_target(facts: Picture) -> Target:
-    """A Target from its fields; those that are not known any more are left out."""
+    """A Target from its fields; fields that no longer exist are ignored."""
     plain = Target("")
     given = {name: value for name, value in facts.items() if name in plain.__dict__}
     for name, value in given.items():

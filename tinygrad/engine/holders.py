@@ -12,58 +12,59 @@ from tinygrad.uop.node import UOp
 
 
 class Holder:
-    """A tensor, as far as the engine cares. (No ABC: `isinstance` would run Python.)"""
+    """A tensor, as the engine sees it. (Not an ABC: `isinstance` would run Python code.)"""
 
     __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
 
     _uop: UOp
-    """The node that it was last seen to stand for. `uop` is what it stands for now: the same where
-    this is a view of storage that nothing has happened to."""
+    """The node that it represented when last seen. `uop` is the current one: the same, if this is a
+    view of unchanged storage."""
     requires_grad: bool | None
-    """Whether it says that a gradient is wanted; None if it says nothing."""
+    """Whether a gradient is required; None if that is not specified."""
     serial: int
     """In order of creation."""
 
     @property
     @abstractmethod
     def has_gradient(self) -> bool:
-        """Whether it holds one."""
+        """Whether it holds a gradient."""
 
     @property
     @abstractmethod
     def uop(self) -> UOp:
-        """The node that it stands for; a view of storage once that is computed."""
+        """The node that it represents; a view of storage once it is computed."""
 
     @classmethod
     @abstractmethod
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
-        """A new one for a node."""
+        """A new holder for a node."""
 
     @abstractmethod
     def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
-        """Whether it is as `of` made it: nothing has happened to it."""
+        """Whether nothing has happened to it since `of` made it."""
 
     @abstractmethod
     def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
-        """A new one for another view of the same: a write to one is seen by the other."""
+        """A new holder for another view of the same storage: writes to one are seen by the
+        other."""
 
     @abstractmethod
     def hold(self, node: UOp) -> None:
-        """From now on it stands for `node`."""
+        """Makes it represent `node` from now on."""
 
     @property
     @abstractmethod
     def family(self) -> Hashable:
-        """What it shares with those that are views of the same."""
+        """A key that it shares with views of the same storage."""
 
     @abstractmethod
     def copy_out(self, base: UOp) -> None:
-        """Before the version `base` is overwritten: if this is a copy of part of it that was not
-        made yet, it is from now on an expression, which reads the old version."""
+        """Called before the version `base` is overwritten. If this is a pending copy of part of it,
+        it becomes an expression that reads the old version."""
 
 
 class Holders(Alive[Holder]):
-    """All holders that are alive, in order of creation: equal programs see equal orders."""
+    """All living holders, in order of creation: equal programs see equal orders."""
 
     __slots__ = ("_serials",)
 
@@ -72,7 +73,7 @@ class Holders(Alive[Holder]):
         self._serials = itertools.count()
 
     def add(self, holder: Holder) -> None:
-        """Remembers a holder that is complete, while it lives: other threads look at all."""
+        """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
         super().add(holder)
 
@@ -81,23 +82,23 @@ class Holders(Alive[Holder]):
         return next(self._serials)
 
     def since(self, serial: int) -> list[Holder]:
-        """Those alive that were made after `now()` gave `serial`."""
+        """The living holders that were made after `now()` returned `serial`."""
         return [holder for holder in self if holder.serial > serial]
 
 
 holders = Holders()
-"""Before a buffer is overwritten those that still need its old value are computed, so that a
-program means what its order says."""
+"""Before a buffer is overwritten, living holders that need its old value are computed, so that a
+program's statements take effect in their order."""
 
 
 class Promised:
-    """Whether `some` holders may have no node yet: asked for `_uop` they make it."""
+    """Whether `some` holders may have no node yet; reading their `_uop` makes it."""
 
     some: ClassVar[bool] = False
 
 
 def ask_all() -> None:
-    """Every holder has a node from now on, so that graphs say who reads what."""
+    """Gives every holder a node, so that graphs show who reads what."""
     if Promised.some:
         Promised.some = False
         for holder in holders:
@@ -105,10 +106,10 @@ def ask_all() -> None:
 
 
 surroundings: list[tuple[Any, str]] = []
-"""What besides its arguments a function of tensors may look at: modes and defaults, each an
-object's attribute. A captured step holds for the surroundings that it was captured in."""
+"""The modes and defaults, besides its arguments, that a function of tensors may read: each is an
+attribute of an object. A captured step is valid for the surroundings in which it was captured."""
 
 
 def surroundings_now() -> tuple[Hashable, ...]:
-    """Their values."""
+    """The values of the surroundings."""
     return tuple([getattr(place, name) for place, name in surroundings])

@@ -22,15 +22,15 @@ from tinygrad.transforms.gradient import CALLS, CallRule
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-PIECE = 64 << 20  # bytes of a copy that lie on the host at a time, where they must
+PIECE = 64 << 20  # bytes of a copy that are on the host at a time, if it must go through it
 
 
 @dataclass(frozen=True)
 class HostFunction:
-    """A function of NumPy arrays that graphs may CALL. `shapes` gives (shape, dtype) of each
-    result from those of the arguments; both also take the numbers that the CALL names. `gradient`
-    builds the arguments' gradients from the CALL and {number of a result: its gradient}, or is
-    None: not differentiable."""
+    """A NumPy function that graphs may CALL. `shapes` maps the (shape, dtype) of the arguments to
+    those of the results; both functions also get the numbers that the CALL has. `gradient` builds
+    the arguments' gradients from the CALL and {number of a result: its gradient}; None means not
+    differentiable."""
 
     name: str
     function: Callable[..., Sequence[np.ndarray[Any, Any]]]
@@ -42,7 +42,7 @@ HOST_FUNCTIONS: dict[str, HostFunction] = {}
 
 
 def register(function: HostFunction) -> HostFunction:
-    """Makes `function` known by its name."""
+    """Makes `function` available by its name."""
     HOST_FUNCTIONS[function.name] = function
     if function.gradient is not None:
         CALLS[function.name] = function.gradient
@@ -57,15 +57,15 @@ def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] 
 
 
 def are_alike(target: Buffer, source: Buffer) -> bool:
-    """Whether bytes go straight from one to the other, beside what their devices do: who copies has
-    waited for what these were asked before."""
+    """Whether bytes can be copied directly from one to the other, concurrently with their devices'
+    work: the caller has waited for what these were asked before."""
     kind = target.device.partition(":")[0]
     return kind == source.device.partition(":")[0] and not keeps(kind)
 
 
 def copy(target: Buffer, source: Buffer) -> None:
-    """The bytes of one buffer into another: between devices of one kind by their own way, or at
-    once where the host addresses both; else by way of the host."""
+    """Copies one buffer into another: by the devices' own means if both are of one kind, directly
+    if the host can address both, else through the host."""
     here, there = Device[target.device].backend, Device[source.device].backend
     if are_alike(target, source):
         with Telling(target.device, f"copying {target.nbytes:,} bytes from {source.device}"):
@@ -73,7 +73,7 @@ def copy(target: Buffer, source: Buffer) -> None:
                 return here.copy_from(target.handle, there.memory, source.handle, target.nbytes)
             to, start = here.memory.address(target.handle), there.memory.address(source.handle)
             if to is not None and start is not None:
-                ctypes.memmove(to, start, target.nbytes)  # lets other threads of Python go on
+                ctypes.memmove(to, start, target.nbytes)  # releases Python's lock
                 return
     for first in range(0, source.nbytes, PIECE):
         target.write(source.read(first, min(PIECE, source.nbytes - first)), first)
@@ -112,7 +112,7 @@ def _elements(buffer: Buffer, shape: tuple[int, ...], dtype: DType) -> np.ndarra
 
 
 def _address(buffer: Buffer) -> int | None:
-    """Where the host finds the bytes, now that its device has done what it was asked."""
+    """The host address of the bytes, once the device has finished its work."""
     if buffer.parts:
         return None
     device = Device[buffer.device]
@@ -122,6 +122,6 @@ def _address(buffer: Buffer) -> int | None:
 
 @functools.lru_cache(256)  # temporaries of captured steps keep their places
 def _array_at(address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """The memory at an address, which is somebody's whenever this is asked for."""
+    """The memory at an address, which someone owns whenever this is called."""
     nbytes = prod(shape) * dtype.itemsize
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(shape)

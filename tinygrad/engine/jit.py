@@ -39,7 +39,7 @@ from tinygrad.uop.op import Ops
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MANY_KEYS = 64  # that came once each: this step will never be replayed
+MANY_KEYS = 64  # that came only once each: this step will never be replayed
 
 
 class TinyJit(Generic[P, R]):
@@ -78,7 +78,7 @@ class TinyJit(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def reset(self) -> None:
-        """Forgets what was captured, of all instances if this is a method.
+        """Forgets what was captured, for all instances if this is a method.
 
         >>> step = TinyJit(lambda x: (x + 1).realize())
         >>> _ = [step(Tensor([1]).realize()) for _ in range(3)]
@@ -226,7 +226,7 @@ class TinyJit(Generic[P, R]):
         self._first.pop(first, None)
 
     def _bindings(self, given: Sequence[Any], nodes: Sequence[UOp]) -> dict[UOp, UOp]:
-        """Variables → BINDs with the values that they have in this call."""
+        """Variables → BINDs with their values in this call."""
         binds = dict.fromkeys(leaf for leaf in given if isinstance(leaf, UOp))
         for node in nodes:
             for size in node.shape:
@@ -243,7 +243,7 @@ class TinyJit(Generic[P, R]):
 
 
 def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
-    """`function` with its first argument, which it doesn't keep alive."""
+    """`function` bound to its first argument, which it doesn't keep alive."""
     weak = weakref.ref(instance)
 
     @functools.wraps(function)
@@ -254,7 +254,7 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
 
 
 def _settled(tensor: Holder) -> Holder:
-    """The tensor computed, in a whole buffer of its own order."""
+    """The tensor, computed, in a whole buffer in its own order."""
     realize(tensor.uop)
     node = tensor.uop
     if in_memory(node) and buffer_is_whole(node):
@@ -263,7 +263,7 @@ def _settled(tensor: Holder) -> Holder:
 
 
 def buffer_is_whole(node: UOp) -> bool:
-    """Whether `node` is a RESHAPE of a BUFFER, or what is in use of its room."""
+    """Whether `node` is a RESHAPE of a BUFFER, or the used part of its room."""
     if node.op is Ops.SHRINK:
         return node.base.op is Ops.BUFFER and node.base.in_room(node.shape) is node
     return contiguous_base(node).op is Ops.BUFFER
@@ -272,8 +272,8 @@ def buffer_is_whole(node: UOp) -> bool:
 def _signature(
     tensors: Sequence[Holder], nodes: Sequence[UOp], buffers: Sequence[Buffer]
 ) -> tuple[Any, ...]:
-    """Shape, dtype and device of each tensor, which of them share a buffer, and which say that
-    they want a gradient."""
+    """Shape, dtype and device of each tensor, which of them share a buffer, and which require a
+    gradient."""
     first: dict[Buffer, int] = {}
     rows = []
     for i, (node, buffer) in enumerate(zip(nodes, buffers, strict=True)):
@@ -295,7 +295,7 @@ def _describe(signature: tuple[Any, ...]) -> str:
 
 
 def _shown(shape: Any) -> str:
-    """What is no tensor of a result, as a person reads it."""
+    """The parts of a result that are not tensors, in readable form."""
     if isinstance(shape, Plain):
         return repr(shape.value)
     kind, *parts = shape

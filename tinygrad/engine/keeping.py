@@ -41,7 +41,8 @@ Array = NDArray[Any]
 
 
 def workplace(device: str) -> str:
-    """Where what is meant for `device` is computed: there, or on the default device, or the CPU."""
+    """The device on which a value for `device` is computed: that one, else the default device, else
+    the CPU."""
     return next(name for name in (device, Device.DEFAULT, "CPU") if not keeps(name))
 
 
@@ -49,12 +50,12 @@ def workplace(device: str) -> str:
 
 
 def tensor_of_file(path: str, count: int, dtype: DType) -> UOp:
-    """`count` elements at the beginning of the file at `path`, which is made if it is not there."""
+    """`count` elements at the beginning of the file at `path`, which is created if missing."""
     return _in_file(DiskFile.open(path, max(1, count * dtype.itemsize)), 0, count, dtype)
 
 
 def whole_file(path: str | os.PathLike[str], dtype: DType) -> UOp:
-    """All of a file that is there. ShapeError if its size is no multiple of an element's."""
+    """All of an existing file. ShapeError if its size is no multiple of the element size."""
     file = DiskFile.open(os.path.abspath(os.fspath(path)))
     count, rest = divmod(file.size, dtype.itemsize)
     if rest:
@@ -74,7 +75,7 @@ def _in_file(file: DiskFile, start: int, count: int, dtype: DType) -> UOp:
 
 
 _readers: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Buffer]] = weakref.WeakKeyDictionary()
-"""Of each file, and of each buffer that owns an array, the buffers that show parts of it."""
+"""For each file, and each buffer that owns an array, the buffers that show parts of it."""
 
 
 def _owner(buffer: Buffer) -> Any:
@@ -84,15 +85,15 @@ def _owner(buffer: Buffer) -> Any:
 
 
 def _among_readers(buffer: Buffer, owner: Any) -> Buffer:
-    """`buffer`, which is told before its bytes change. Others may write them: tensors of the same
-    file, and other programs."""
+    """`buffer`, which is notified before its bytes change. Others may write them, too: tensors of
+    the same file, and other programs."""
     _readers.setdefault(owner, weakref.WeakSet()).add(buffer)
     buffer.others = 0 if buffer.fixed else 1
     return buffer
 
 
 def _stored(node: UOp) -> UOp:
-    """The BUFFER below a view, which has its bytes."""
+    """The BUFFER below a view, which holds its bytes."""
     realize(bottom_of(latest(node)))
     return bottom_of(latest(node))
 
@@ -130,7 +131,8 @@ def moved(node: UOp, device: str) -> UOp:
 
 
 def _part(buffer: Buffer, bottom: UOp, at: int, nbytes: int, dtype: DType) -> UOp:
-    """Bytes of a buffer, as a BUFFER. That of a file names no path, so that plans serve all."""
+    """Bytes of a buffer, as a BUFFER. That of a file has no path, so that plans work for all
+    files."""
     made = _among_readers(buffer.view(at, nbytes), _owner(buffer))
     if isinstance(buffer.handle, Region):
         made.device = "DISK"
@@ -138,7 +140,7 @@ def _part(buffer: Buffer, bottom: UOp, at: int, nbytes: int, dtype: DType) -> UO
 
 
 def recast(node: UOp, dtype: DType, shape: tuple[int, ...]) -> UOp:
-    """The same bytes as elements of another type; DTypeError where they don't lie in a row."""
+    """The same bytes as elements of another type; DTypeError if they are not contiguous."""
     bottom = _stored(node)
     buffer, whole, part = buffer_of(bottom), whole_array(bottom), shown(latest(node), bottom)
     if not part.flags.c_contiguous or not np.shares_memory(part, whole):
@@ -159,7 +161,7 @@ def recast(node: UOp, dtype: DType, shape: tuple[int, ...]) -> UOp:
 
 
 def write(view: UOp, value: UOp) -> None:
-    """Puts `value`, of the same shape, where `view` shows, now."""
+    """Writes `value`, of the same shape, through the view, now."""
     if capturing():
         raise JitError(
             f"assign: to a tensor on {view.device} inside a captured step, which replays would not "
@@ -190,8 +192,8 @@ def write(view: UOp, value: UOp) -> None:
 
 
 def _keep(reader: Buffer) -> None:
-    """Gives who borrowed a file's bytes a copy of them. It keeps the mapping, which it may have
-    lent on."""
+    """Gives a borrower of a file's bytes a copy of them. It keeps the mapping, which it may have
+    lent to others."""
     own = Buffer(reader.device, reader.nbytes)
     own.write(reader.read())
     reader.handle, reader.memory, reader.fixed = own.handle, own.memory, False
@@ -199,7 +201,7 @@ def _keep(reader: Buffer) -> None:
 
 
 def _runs(target: Array, values: Array) -> Iterator[tuple[Array, Array]]:
-    """Parts of `target` that lie in a row, each with the values for it."""
+    """Contiguous parts of `target`, each with the values for it."""
     outer = 0
     while outer < target.ndim and not target[(0,) * outer].flags.c_contiguous:
         outer += 1

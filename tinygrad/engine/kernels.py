@@ -25,7 +25,7 @@ else:
 
 
 class PhaseRecord(NamedTuple):
-    """One function of a kernel, as the cache keeps it; its binary apart."""
+    """One function of a kernel as the cache stores it; its binary is separate."""
 
     name: str
     buffers: tuple[int, ...]  # slots: the kernel's own, then its temporaries, then fault words
@@ -35,11 +35,11 @@ class PhaseRecord(NamedTuple):
     scratch: int
     work: int
     tensors: tuple[tuple[Any, ...], ...] = ()
-    ends: bool = False  # whether tasks beyond what a variable says do nothing
+    ends: bool = False  # whether tasks beyond a variable's limit do nothing
 
 
 class KernelRecord(NamedTuple):
-    """A compiled kernel: everything that running it needs."""
+    """A compiled kernel: everything that is needed to run it."""
 
     name: str
     colored: str
@@ -51,14 +51,14 @@ class KernelRecord(NamedTuple):
     binaries: tuple[bytes, ...]
 
     def pack(self) -> bytes:
-        """As bytes: a length, a JSON header, the binaries one after the other."""
+        """Serialises it: a length, a JSON header, then the binaries."""
         *facts, binaries = self
         text = json.dumps([*facts, [len(b) for b in binaries]]).encode()
         return len(text).to_bytes(4, "little") + text + b"".join(binaries)
 
     @staticmethod
     def unpack(raw: bytes) -> KernelRecord:
-        """What `pack` wrote."""
+        """The record that `pack` wrote."""
         start = 4 + int.from_bytes(raw[:4], "little")
         *facts, phases, lengths = map(_tuples, json.loads(raw[4:start]))
         ends = itertools.accumulate(lengths, initial=start)
@@ -76,7 +76,8 @@ class LoadedKernel:
 
 
 def kernel_key(ast: UOp, device: OpenDevice) -> str:
-    """What decides a kernel's code, as a text that is the same in every process."""
+    """The key of everything that a kernel's code depends on, as a text that is the same in every
+    process."""
     return stamped_key(ast, device.target.key(), device.compiler.version, recipes.recipe_facts(ast))
 
 
@@ -84,7 +85,7 @@ def load_kernels(
     wanted: Sequence[tuple[UOp | None, str]], device: OpenDevice
 ) -> dict[str, LoadedKernel] | None:
     """The kernels of all wanted (kernel, key) pairs, by key. The device knows them for as long as
-    somebody holds them, as plans do.
+    someone holds them, as plans do.
 
     A pair without a kernel can only come from the cache; None if one of those is missing.
     """

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 ENOUGH_WORK = 2_000_000
-"""Nanoseconds of work from which on threads are worth their start."""
+"""Nanoseconds of work for which starting threads is worth it."""
 
 
 class Touch(NamedTuple):
-    """What a step does to a piece of memory: `home` names it. Temporaries that take turns in one
-    arena say where: `span` is (arena, first byte, end)."""
+    """A step's access to a piece of memory, which `home` identifies. Temporaries that share an
+    arena have a `span`: (arena, first byte, end)."""
 
     home: Hashable
     writes: bool
@@ -29,7 +29,7 @@ class Touch(NamedTuple):
 
 @dataclass
 class Segment:
-    """Steps of one lane in a row. `waits` are the segments to wait for before the first of them;
+    """Consecutive steps of one lane. `waits` are the segments to wait for before the first of them;
     `awaited`: some segment waits for this one."""
 
     lane: Hashable
@@ -62,7 +62,7 @@ def segments_of(
 
 
 def _waits(lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]]) -> list[list[int]]:
-    """For each step the steps of other lanes to wait for: of each lane the last."""
+    """For each step, the steps of other lanes to wait for: the last one of each lane."""
     writer: dict[Hashable, int] = {}
     readers: defaultdict[Hashable, list[int]] = defaultdict(list)
     spans: defaultdict[Hashable, dict[Hashable, tuple[int, int]]] = defaultdict(dict)
@@ -72,12 +72,12 @@ def _waits(lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]]) -> lis
         needed: set[int] = set()
         for home, writes, span in touches[step]:
             homes = [home]
-            if span is not None and home not in spans[span[0]]:  # who was here before?
+            if span is not None and home not in spans[span[0]]:  # earlier users of these bytes
                 arena, first, end = span
                 kept = spans[arena]
                 over = [h for h, (a, b) in kept.items() if a < end and first < b]
                 for covered in [h for h in over if first <= kept[h][0] and kept[h][1] <= end]:
-                    del kept[covered]  # who comes next waits for this one
+                    del kept[covered]  # later users wait for this one
                 homes += over
                 kept[home] = (first, end)
             for each in homes:
@@ -106,8 +106,8 @@ def run_lanes(
     launch: Callable[[int], Any],
     finish: Callable[[int], Any],
 ) -> None:
-    """Runs all segments, lanes side by side. `launch` starts one by its number, `finish` sees to it
-    that it is over. The first error is raised when all lanes have stopped."""
+    """Runs all segments, the lanes in parallel. `launch` starts a segment by its number, `finish`
+    waits until it is over. The first error is raised when all lanes have stopped."""
     events = {n: threading.Event() for n, segment in enumerate(segments) if segment.awaited}
     lanes: defaultdict[Hashable, list[int]] = defaultdict(list)
     for number, segment in enumerate(segments):
@@ -128,7 +128,7 @@ def run_lanes(
         except BaseException as error:
             failed.append(error)
         finally:
-            for number in numbers:  # nobody waits for ever
+            for number in numbers:  # so that no one waits for ever
                 if number in events:
                     events[number].set()
 

@@ -14,7 +14,7 @@ from tinygrad.schedule.plan import Plan, Storage, shortest
 
 
 class Source(NamedTuple):
-    """Where a buffer of a recorded plan comes from: ("input", i, 0), ("made", plan, storage), or
+    """The origin of a buffer of a recorded plan: ("input", i, 0), ("made", plan, storage), or
     ("state", i, 0)."""
 
     kind: str
@@ -23,8 +23,8 @@ class Source(NamedTuple):
 
 
 def sources_of(plans: Sequence[Plan], params: Sequence[Sequence[Source]]) -> list[list[Source]]:
-    """For each storage of each plan where its bytes come from; `params` says that of what plans
-    are given."""
+    """For each storage of each plan, the origin of its bytes; `params` has the origins of the
+    plans' parameters."""
     return [
         [
             given[kept.place] if kept.kind == "param" else Source("made", number, storage)
@@ -37,12 +37,12 @@ def sources_of(plans: Sequence[Plan], params: Sequence[Sequence[Source]]) -> lis
 def in_one_arena(
     plans: Sequence[RunnablePlan], sources: Sequence[Sequence[Source]], seen: Collection[Source]
 ) -> list[RunnablePlan]:
-    """The plans of a step, one after the other, with places for all that lives no longer than it.
-    `seen` is what outlives the step."""
+    """The plans of a step, in sequence, with places for all storages that live no longer than the
+    step. `seen` are those that outlive it."""
     made = [each.plan for each in plans]
 
     def ends(source: Source, kept: Storage) -> bool:
-        """Whether it is made in the step, and gone after it."""
+        """Whether it is made in the step and not needed after it."""
         is_hidden = kept.kind == "out" and source not in seen and isinstance(kept.device, str)
         return kept.kind == "temp" or (is_hidden and not keeps(kept.device))
 

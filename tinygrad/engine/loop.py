@@ -21,7 +21,7 @@ from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo
 
 MOST_BODIES = 256
-"""Of loops whose plans are kept; the least recently used goes first."""
+"""The most bodies whose plans are kept; the least recently used is dropped first."""
 
 
 def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
@@ -63,7 +63,7 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
 
 @lru_cache(MOST_BODIES)
 def _plan_of_a_turn(body: UOp, settings: tuple[object, ...]) -> RunnablePlan:
-    """The plan of a body, by the settings that it is made under."""
+    """The plan of a loop's body, by the settings that it is made under."""
     roots = [UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(body.src)]
     return runnable_plan(UOp.sink(*roots).rebuilt({Ops.DETACH: lambda node: node.src[0]}))
 
@@ -73,8 +73,8 @@ def _like(root: UOp, device: str) -> Buffer:
 
 
 class Slices:
-    """A buffer turn by turn. Kernels count on buffers that begin at a multiple of ALIGNMENT: of
-    slices that don't there is a copy in which they do."""
+    """A buffer, turn by turn. Kernels rely on buffers that begin at a multiple of ALIGNMENT: if
+    slices don't, there is a copy in which they do."""
 
     def __init__(self, whole: Buffer, turns: int) -> None:
         self.whole, self.turns = whole, turns
@@ -84,11 +84,11 @@ class Slices:
         self.places = Buffer(whole.device, turns * self.apart) if self.is_copy else whole
 
     def __getitem__(self, at: int) -> Buffer:
-        """Where a kernel reads or writes slice `at`."""
+        """The buffer in which a kernel reads or writes slice `at`."""
         return self.places.view(at * self.apart, self.nbytes)
 
     def fill(self) -> None:
-        """The copy holds what is to be read."""
+        """Copies the data to be read into the aligned copy."""
         if self.is_copy:
             made = np.zeros((self.turns, self.apart), np.uint8)
             made[:, : self.nbytes] = np.frombuffer(self.whole.read(), np.uint8).reshape(
@@ -97,7 +97,7 @@ class Slices:
             self.places.write(made.reshape(-1).data)
 
     def drain(self) -> None:
-        """What was written is where it belongs."""
+        """Copies written data from the aligned copy to their place."""
         if self.is_copy:
             made = np.frombuffer(self.places.read(), np.uint8).reshape(self.turns, self.apart)
             self.whole.write(np.ascontiguousarray(made[:, : self.nbytes]).reshape(-1).data)

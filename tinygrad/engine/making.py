@@ -40,15 +40,15 @@ from tinygrad.uop.verify import verify
 __all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]
 
 SHORT_TURN = 1e-3
-"""Seconds that a thread which comes back from LLVM waits for the one that lowers, in place of
-Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
+"""Seconds that a thread which returns from LLVM waits for the thread that lowers, instead of
+Python's 5 ms: compiling a kernel returns from LLVM about ten times."""
 
 
 # ---- plans ---------------------------------------------------------------------------------------
 
 
 def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
-    """The plan of a structure, as its devices want it."""
+    """The plan of a structure, according to its devices' wishes."""
     targets = [Device[name].target for name in devices or devices_of(sink)]
     groups = any(target.has_groups for target in targets)
     longest = 0 if NOOPT else min(map(longest_row, targets), default=Wishes.longest_row)
@@ -63,7 +63,8 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
 
 
 def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:
-    """The same, with kernels of any size where that saves compiling; checked, counted, shown."""
+    """The same, with kernels of any size where that saves compilation; verified, counted, and
+    shown."""
     if SPEC:
         verify(sink, "tensor")
     GlobalCounters.plans_made += 1
@@ -80,13 +81,14 @@ def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:
 
 
 def _compiles(device: str) -> bool:
-    """Whether kernels are compiled for it, by LLVM, which takes a while, and for no groups."""
+    """Whether the device's kernels are compiled by LLVM, which is slow, and have no groups."""
     target = Device[device].target
     return bool(target.triple) and not target.has_groups
 
 
 def touches_of_kernels(ast: UOp) -> Iterator[Touches]:
-    """The slots of a step that each of its kernels reads, that it writes, and of which all."""
+    """For each kernel of a step: the slots that it reads, those that it writes, and those that it
+    writes completely."""
     for kernel, slots in kernels_and_slots(ast):
         targets = [store.src[0] for store in kernel.src]
         sources = [n for store in kernel.src for n in (store.src[1], *store.src[0].src[1:])]
@@ -100,7 +102,7 @@ def touches_of_kernels(ast: UOp) -> Iterator[Touches]:
 
 
 def _covers(target: UOp) -> bool:
-    """Whether the turns of the loops are as many as the elements, and none is left out."""
+    """Whether the loops have as many turns as there are elements, so that none is left out."""
     below = target.src[1].toposort()
     loops = [node for node in below if node.op is Ops.RANGE]
     free = all(len(loop.src) == 1 and loop.arg[1] == "LOOP" for loop in loops)
@@ -111,12 +113,12 @@ def _covers(target: UOp) -> bool:
 # ---- kernels -------------------------------------------------------------------------------------
 
 Texts = dict[tuple[str, ...], tuple[str, bytes]]
-"""Of sources, taken apart where they name their function, that name and the object code. Kernels
-that want the same rows packed, or a product's tiles summed, have a phase in common."""
+"""For each source, split at its function's name, that name and the object code. Kernels that pack
+the same rows, or sum the tiles of a product, share a phase."""
 
 
 def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[str, KernelRecord]]:
-    """Each kernel's key and what it became; phases that are the same text are compiled once."""
+    """Each kernel's key and its record; phases with the same text are compiled once."""
     cores, texts = core_count(), Texts()
     if len(missing) == 1 or cores == 1 or DEBUG >= 3:
         for key, ast in missing.items():
@@ -148,8 +150,8 @@ def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
 def compile_lowered(
     made: tuple[Lowered, Cost], device: OpenDevice, texts: Texts | None = None
 ) -> KernelRecord:
-    """Linear programs to object code, but for those of known `texts`. May be called from several
-    threads at once."""
+    """Compiles linear programs to object code, except those of known `texts`. Several threads may
+    call it at once."""
     lowered, cost = made
     GlobalCounters.kernels_compiled += 1
     phases, binaries, texts = [], [], Texts() if texts is None else texts

@@ -14,12 +14,12 @@ from tinygrad.schedule.plan import BITS, bits_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-# What computes the same bits whether a number is written into the code or read when it runs.
+# Ops with the same result whether a number is in the code or read at run time.
 _TAKES_ANY_NUMBER = frozenset(
     (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
     + (Ops.CONTIGUOUS, Ops.ASSIGN)
 )
-# What makes a kernel that reads or writes a box, wherever it begins.
+# Ops whose kernel can read or write a box wherever that begins.
 _TAKES_ANY_BOX = (
     GroupOp.Elementwise
     | {Ops.REDUCE_AXIS, Ops.RUNNING, Ops.INDEX, Ops.SCATTER}
@@ -29,29 +29,29 @@ IN_ORDER = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK))
 
 
 class Begin(NamedTuple):
-    """Where a box of storage begins along an axis that it doesn't fill."""
+    """The begin of a box of storage along an axis that it doesn't fill."""
 
     box: UOp
     axis: int
 
 
 Number = UOp | Begin
-"""A float constant, or where a box begins."""
+"""A float constant, or the begin of a box."""
 
 
 def value_of(number: Number) -> int:
-    """What a plan gets for it: the bits of a float."""
+    """The value that a plan gets for it: the bits of a float."""
     return bits_of(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
 
 
 def nobodys(number: Number) -> UOp | int:
-    """What is equal for equal numbers: where a box begins, or the constant, also where it was one
-    of its own, which says nothing of its value."""
+    """A key that is equal for equal numbers: the begin of a box; or the constant, without the
+    marker that made it a node of its own."""
     return number.with_src(number.src[:1]) if isinstance(number, UOp) else value_of(number)
 
 
 def open_box(box: UOp, variables: Mapping[Number, str]) -> tuple[tuple[Any, Any], ...]:
-    """Its begins and ends along each axis, with variables of these names for begins."""
+    """Its begins and ends along each axis; begins are replaced by variables of these names."""
     sides: list[tuple[Any, Any]] = []
     for axis, ((begin, end), room) in enumerate(zip(box.arg, box.src[0].shape, strict=True)):
         name = variables.get(Begin(box, axis))
@@ -61,7 +61,8 @@ def open_box(box: UOp, variables: Mapping[Number, str]) -> tuple[tuple[Any, Any]
 
 
 class Numbers:
-    """Those of a graph that is walked sources first; `met` gives the node in a source's place."""
+    """The numbers of a graph that is walked sources first; `met` returns the node in place of a
+    source."""
 
     def __init__(self, met: Callable[[UOp], UOp]) -> None:
         self.met = met
@@ -70,19 +71,19 @@ class Numbers:
         self.stored: set[UOp] = set()  # storage, and views that show it in its order
 
     def add_constant(self, node: UOp) -> bool:
-        """Whether it is one that may differ."""
+        """Whether the constant may differ between graphs."""
         may = bool(node.src) and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS
         if may:
             self.owners[node], self.views[node] = (node,), (node,)
         return may
 
     def add_storage(self, node: UOp) -> None:
-        """A buffer: one that lies on several devices is cut at known places."""
+        """Adds a buffer. One on several devices is cut at known places."""
         if isinstance(node.device, str) and not keeps(node.device):
             self.stored.add(node)
 
     def add_movement(self, node: UOp) -> Any:
-        """What doesn't differ of its `arg`."""
+        """The part of its `arg` that doesn't differ."""
         source = self.met(node.src[0])
         if source not in self.stored or len(node.src) > 1:
             return node.arg
@@ -96,7 +97,7 @@ class Numbers:
         return sizes
 
     def use(self, node: UOp, source: UOp) -> None:
-        """A node has a view of such numbers as its source."""
+        """Notes that a node has a view of such numbers as its source."""
         if node.op in GroupOp.Movement:
             self.views.setdefault(node, self.views[source])
             return
@@ -106,8 +107,8 @@ class Numbers:
                 self.owners.pop(owner, None)
 
     def end(self, nodes: Sequence[UOp], roots: Iterable[UOp]) -> None:
-        """After the walk. Where the graph writes to storage of which it sees other parts, too, the
-        plan depends on whether these meet; and a view that is a result is no kernel."""
+        """Called after the walk. If the graph writes to storage of which it also sees other parts,
+        the plan depends on whether they overlap; and a view that is a result has no kernel."""
         fixed = [root for root in roots if root in self.views]
         if not self.stored.isdisjoint(self.owners):
             fixed += self._overwritten(nodes)
@@ -131,11 +132,11 @@ class Numbers:
 
     @property
     def that_differ(self) -> tuple[Number, ...]:
-        """All that a plan may take as arguments."""
+        """All numbers that a plan may take as arguments."""
         return tuple(chain.from_iterable(self.owners.values()))
 
     @property
     def fixed(self) -> list[str]:
-        """All others: a form has them."""
+        """All other numbers, which are part of the form."""
         owners = dict.fromkeys(chain.from_iterable(self.views.values()))
         return [repr(owner.arg) for owner in owners if owner not in self.owners]

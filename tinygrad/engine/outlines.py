@@ -25,13 +25,13 @@ from tinygrad.uop.op import GroupOp, Ops
 
 _GIVEN = GroupOp.Movement | {Ops.ARANGE}
 _LEAVES = {Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.BIND}
-_PASSED_ON = {Ops.COPY: 0, Ops.CONTIGUOUS: 0, Ops.ASSIGN: 1}  # which source's value is theirs
+_PASSED_ON = {Ops.COPY: 0, Ops.CONTIGUOUS: 0, Ops.ASSIGN: 1}  # the source that passes on its value
 _FEW = 8  # elements that are shown
 
 
 class Row(NamedTuple):
-    """A node: its sources' rows, what of it another call of the same Python may give, and of state
-    which one it is."""
+    """A node: its sources' rows, the values that may differ in another call of the same Python
+    code, and, for state, its identity."""
 
     op: Ops
     sources: tuple[int, ...]
@@ -41,29 +41,29 @@ class Row(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A graph's nodes, sources first, and which of them are its roots."""
+    """A graph's nodes, sources first, and the numbers of its roots."""
 
     rows: list[Row]
     roots: list[int]
 
     def row(self, number: int) -> Row:
-        """One of them; of a copy that of what is copied, and of a write that of what is written, as
-        only one of two calls may need these."""
+        """One of the rows. For a copy it is that of what is copied, for a write that of what is
+        written, since only one of two calls may need these."""
         row = self.rows[number]
         while row.op in _PASSED_ON:
             row = self.rows[row.sources[_PASSED_ON[row.op]]]
         return row
 
     def is_memory(self, row: Row) -> bool:
-        """Whether it shows what a buffer holds."""
+        """Whether the row is the content of a buffer."""
         while row.op in GroupOp.Movement:
             row = self.row(row.sources[0])
         return row.op is Ops.BUFFER
 
 
 class Outlines(list[Outline]):
-    """Those of a call, in the order in which they are computed. `variables` are the names of those
-    whose values arguments give, `arguments` the buffers of those that are tensors."""
+    """The outlines of a call, in the order of computation. `variables` are the names of the
+    variables whose values are arguments; `arguments` are the buffers of tensor arguments."""
 
     def __init__(self, variables: Container[str], arguments: Container[Buffer]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Outlines(list[Outline]):
         self._computed: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
     def see(self, run: Run) -> None:
-        """Something has been computed."""
+        """Adds what has been computed."""
         self._computed.update([*run.results.values(), *run.written])
         at: dict[UOp, int] = {}
         rows: list[Row] = []
@@ -108,8 +108,8 @@ class Outlines(list[Outline]):
 
 
 def difference(before: Sequence[Outline], now: Sequence[Outline]) -> tuple[Any, Any, str] | None:
-    """What one call was given otherwise than the one before, which did the same: what it was, what
-    it is, and the line of the program that uses it."""
+    """The value that differs between two calls that otherwise did the same: the old value, the new
+    one, and the line of the program that uses it."""
     if len(before) != len(now):
         return None
     for one, other in zip(before, now, strict=True):
@@ -119,8 +119,8 @@ def difference(before: Sequence[Outline], now: Sequence[Outline]) -> tuple[Any, 
 
 
 def _difference(one: Outline, other: Outline) -> tuple[Any, Any, str] | None:
-    """Goes down from the roots as far as both are alike: what was computed by one of the calls may
-    be in memory for the other. None if they do anything else that differs."""
+    """Descends from the roots as far as both are alike: what one call computed may be in memory in
+    the other. None if they differ in anything else."""
     if len(one.roots) != len(other.roots):
         return None
     waiting = [(*pair, "") for pair in zip(one.roots, other.roots, strict=True)]
@@ -145,7 +145,7 @@ def _difference(one: Outline, other: Outline) -> tuple[Any, Any, str] | None:
 
 
 def _shown(values: np.ndarray[Any, Any]) -> str:
-    """Equal for equal bytes; NaNs too."""
+    """A text that is equal for equal bytes, also for NaNs."""
     if values.size <= _FEW:
         return f"data {values.tolist()}"
     return f"{values.size:,} elements of data ({hashlib.blake2b(values.tobytes()).hexdigest()[:8]})"

@@ -18,13 +18,13 @@ from tinygrad.engine.holders import Holder
 from tinygrad.uop.node import UOp
 
 MOST = 50_000
-"""Objects that are looked at: what lies further away than these is not watched."""
+"""The most objects that are searched: those beyond are not watched."""
 
 PLAIN = (str, bytes, int, float, complex, type(None))
-"""What leads nowhere."""
+"""Types without references to other objects."""
 
 OWN = "tinygrad."
-"""What the names of the framework's modules begin with."""
+"""The prefix of the framework's modules."""
 
 _CLOSED = (*PLAIN, UOp)
 _STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound
@@ -36,7 +36,7 @@ _GONE = (LookupError, AttributeError, ValueError)
 
 
 class Place(NamedTuple):
-    """`get(owner, key)` is what stands there."""
+    """`get(owner, key)` returns what is there."""
 
     get: Callable[[Any, Any], Any]
     owner: Any
@@ -45,28 +45,28 @@ class Place(NamedTuple):
 
 
 Path = tuple[Place, ...]
-Row = tuple[Any, ...]  # how to look, owners, keys, values
+Row = tuple[Any, ...]  # getter, owners, keys, values
 
 
 class Places:
-    """The ways from `root` to all tensors, by their keys; after `watch` to some of them. `cells`
-    are those of closures, by the code that reads them and the name; `settings` what else is
-    watched (`engine/reads`), and how code calls it."""
+    """The paths from `root` to all tensors, by their keys; after `watch`, to some of them. `cells`
+    are those of closures, by the code that reads them and the name; `settings` are the other
+    watched places (`engine/reads`), with their names in the code."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.watched: list[Row] = []
         self.cells = defaultdict[tuple[CodeType, str], list[Place]](list)
         self.settings: list[tuple[str, Place]] = []
-        self.there: set[int] = set()  # of all that was seen, their `id`
+        self.there: set[int] = set()  # the `id` of every object that was seen
         self.paths = _paths_from(root, self.there, self.cells)
 
     def knows(self, value: Any) -> bool:
-        """Whether an object was there when this was made, and was found. Until `watch`."""
+        """Whether an object existed when this was made, and was found. Valid until `watch`."""
         return isinstance(value, (type, ModuleType)) or id(value) in self.there
 
     def watch(self, tensors: Container[int], settings: list[tuple[str, Place]]) -> None:
-        """From now on only those whose `id` is among these; and these settings."""
+        """From now on watches only the tensors with these ids, and these settings."""
         self.settings = settings
         self.there.clear()
         self.cells.clear()
@@ -79,12 +79,12 @@ class Places:
 
     @property
     def are_kept(self) -> bool:
-        """Whether the same stands in all places that are watched."""
+        """Whether all watched places hold the same objects."""
         return _same(self.watched)
 
     def look_again(self) -> list[Holder]:
-        """The tensors in whose place there is another now, or nothing. A list, or another object,
-        on the way may have been made anew. Settings were found unchanged before."""
+        """The tensors whose place holds another one now, or nothing. A list or another object on
+        the path may have been replaced. Settings have been found unchanged before."""
         now = _paths_from(self.root, set(), defaultdict(list))
         lost = []
         for keys, path in self.paths.items():
@@ -101,7 +101,7 @@ class Places:
 def _paths_from(
     root: Any, seen: set[int], cells: defaultdict[tuple[CodeType, str], list[Place]]
 ) -> dict[tuple[Any, ...], Path]:
-    """The nearest come first, and what several ways lead to is entered once."""
+    """The shortest paths come first; an object with several paths is entered once."""
     found: dict[tuple[Any, ...], Path] = {}
     waiting = deque[tuple[Path, Any]]([((), root)])
     seen.add(id(root))
@@ -124,7 +124,7 @@ def _paths_from(
 
 
 def changed(settings: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Any, Any]]:
-    """Those that are others now: the name, what it was, and what it is."""
+    """The settings that have changed: the name, the old value and the new one."""
     for name, (get, owner, key, value) in settings:
         try:
             now = get(owner, key)
@@ -141,7 +141,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _rows(places: Iterable[Place]) -> list[Row]:
-    """By how one looks."""
+    """Groups places by their getter."""
     rows: dict[Any, list[Place]] = {}
     for place in places:
         rows.setdefault(place.get, []).append(place)
@@ -149,7 +149,7 @@ def _rows(places: Iterable[Place]) -> list[Row]:
 
 
 def _same(rows: Iterable[Row]) -> bool:
-    """Whether the same stands in all these places. Asked for each replay: so it is a few loops
+    """Whether all these places hold the same objects. It runs for each replay, so it is a few loops
     in C."""
     try:
         for get, owners, keys, values in rows:
@@ -161,7 +161,7 @@ def _same(rows: Iterable[Row]) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Place]:
-    """What an object leads to."""
+    """The objects that a value refers to."""
     if isinstance(value, dict):
         for key, part in list(value.items()):
             yield Place(getitem, value, key, part)
@@ -169,7 +169,7 @@ def _parts(value: Any) -> Iterator[Place]:
         for number, part in enumerate(list(value)):
             yield Place(getitem, value, number, part)
     elif isinstance(value, weakref.ref):
-        yield from _parts(value())  # a method's own, which is not to be kept alive
+        yield from _parts(value())  # a method's own, which must not be kept alive
     elif isinstance(value, FunctionType):
         yield from _parts_of_function(value)
     elif isinstance(value, (type, ModuleType)):
@@ -185,7 +185,7 @@ def _parts_of_function(function: FunctionType) -> Iterator[Place]:
             if name in space:
                 yield Place(getitem, space, name, space[name])
     for number, cell in enumerate(closure):
-        with suppress(ValueError):  # of a name that nothing was bound to yet
+        with suppress(ValueError):  # of a name that is not bound yet
             yield Place(_content, function, number, cell.cell_contents)
     yield from _attributes(function, ("__defaults__", "__kwdefaults__"))
 
@@ -204,7 +204,7 @@ def _parts_of_object(value: Any) -> Iterator[Place]:
 
 
 def _parts_of_space(space: Any) -> Iterator[Place]:
-    """A class, or a module: tensors, and methods, which may use names themselves."""
+    """A class or a module: its tensors, and its methods, which may use names themselves."""
     if not getattr(space, "__module__", space.__name__).startswith(OWN):
         kinds = Holder if isinstance(space, ModuleType) else (Holder, FunctionType)
         names = [n for n, part in list(vars(space).items()) if issubclass(type(part), kinds)]
@@ -222,7 +222,7 @@ def _content(function: FunctionType, number: int) -> Any:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """All that a function's code calls by name, and the functions in it."""
+    """All names that a function's code uses, including those of inner functions."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

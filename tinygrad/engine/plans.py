@@ -50,8 +50,7 @@ MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
 @dataclass(frozen=True)
 class _Shared:
-    """The plan of a form. `numbers` are those that it was made for; at the places `open` they may
-    differ."""
+    """The plan of a form. It was made for `numbers`; those at the places `open` may differ."""
 
     plan: RunnablePlan
     numbers: tuple[UOp | int, ...]
@@ -61,12 +60,12 @@ class _Shared:
 _plans: Recent[tuple[Any, ...], _Shared] = Recent(MOST_PLANS)
 
 listeners: list[Callable[[UOp], None]] = []
-"""Told of each structure's graph that a plan is found or made for (VIZ)."""
+"""Called with each structure's graph whose plan is found or made (VIZ)."""
 
 
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]], list[Number]]:
-    """The plan of a structure, its kernels compiled and loaded; its variables' names and values,
-    and of which bound variables and numbers the first of them are the values."""
+    """The plan of a structure, with its kernels compiled and loaded; the names and values of its
+    variables; and the bound variables and numbers whose values the first of these are."""
     key = (structure.form, *settings_of_plans())
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
@@ -85,7 +84,7 @@ def _differing(found: _Shared, structure: Structure) -> set[int]:
 
 
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
-    """A plan in which those numbers are open that were before, or that differ now."""
+    """A plan with variables for the numbers that were open before or that differ now."""
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
@@ -93,7 +92,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:
-    """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
+    """The plan of a structure's graph, its kernels compiled and loaded: from disk, or made now."""
     for listener in listeners:
         listener(sink)
     devices, on_disk, key = devices_of(sink), CACHELEVEL >= 2, ""
@@ -104,15 +103,15 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
         if raw is not None and (loaded := _unpack(raw)).complete:
             return loaded
     made = RunnablePlan(making.plan_to_run(sink, devices))
-    # host functions live in their process
+    # host functions exist only in their process
     if on_disk and all(step.op in (Ops.KERNEL, Ops.COPY) for step in made.given.steps):
         disk_cache().put("plan", key, _pack(made))
     return made
 
 
 def settings_of_plans() -> tuple[object, ...]:
-    """What decides, besides the graph and its devices, how it is planned, and which recipes its
-    kernels get."""
+    """The settings, besides the graph and its devices, that affect the plan and the recipes of its
+    kernels."""
     recipes = NOOPT.value, BEAM.value, _pins_stamp()
     return *recipes, FUSE_OPS.value, RING.value, RING_BYTES.value
 
@@ -163,7 +162,7 @@ def _unpack(raw: bytes) -> RunnablePlan:
 
 
 def _place(packed: Any) -> Place:
-    """A device as JSON gives it back."""
+    """A device from its JSON form."""
     if isinstance(packed, str):
         return packed
     names, cut = packed

@@ -13,7 +13,7 @@ from tinygrad.base.target import Target
 
 
 class GlobalCounters:
-    """Totals of the process. `reset()` sets those of work done to zero, not `mem_used`.
+    """Totals of the process. `reset()` sets the counters of work to zero, but not `mem_used`.
 
     >>> GlobalCounters.reset()
     >>> GlobalCounters.kernel_count
@@ -33,7 +33,7 @@ class GlobalCounters:
 
     @classmethod
     def reset(cls) -> None:
-        """Forgets the work done so far."""
+        """Resets the counters of work."""
         cls.global_ops = cls.global_mem = cls.kernel_count = 0
         cls.kernels_lowered = cls.kernels_compiled = cls.plans_made = 0
         cls.time_sum_s = 0.0
@@ -48,7 +48,7 @@ class GlobalCounters:
 
 
 def show_device(name: str, target: Target) -> None:
-    """At DEBUG=1: a device that was opened."""
+    """At DEBUG=1: describes a device that was opened."""
     if DEBUG >= 1:
         print(f"opened {describe_target(name, target)}", file=sys.stderr)
 
@@ -64,7 +64,7 @@ def describe_target(name: str, target: Target) -> str:
 def report_step(
     device: str, name: str, seconds: float, ops: int, nbytes: int, origin: str | None
 ) -> None:
-    """The line of one kernel or copy at DEBUG=2: time, GFLOP/s, GB/s, the user's line."""
+    """At DEBUG=2: the line of one kernel or copy: time, GFLOP/s, GB/s, the user's line."""
     GlobalCounters.time_sum_s += seconds
     number = f"{colored(f'*** {device:7s}', 'GREEN')} {GlobalCounters.kernel_count:5d}"
     shown = name + " " * (_NAME_WIDTH - len(uncolored(name)))
@@ -84,7 +84,7 @@ def user_place(origin: str | None) -> str:
         return ""
     try:
         return min(origin, os.path.relpath(origin), key=len)
-    except (ValueError, OSError):  # another drive; a current folder that is gone
+    except (ValueError, OSError):  # another drive, or a current folder that is gone
         return origin
 
 

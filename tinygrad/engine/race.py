@@ -9,11 +9,11 @@ from statistics import quantiles
 from typing import NamedTuple
 
 Timed = Callable[[], float]
-"""Runs once, and says how many seconds that took."""
+"""Runs once, and returns the seconds that it took."""
 
 
 class Condition(NamedTuple):
-    """Two ways to run, and what happens before each of their runs."""
+    """Two ways to run, and what is done before each run."""
 
     candidate: Timed
     reference: Timed
@@ -21,8 +21,8 @@ class Condition(NamedTuple):
 
 
 def worst_ratio(conditions: Iterable[Condition], rounds: int) -> float:
-    """The candidate's time over the reference's, in the condition that suits it least. A candidate
-    that has lost in one is not asked about the others."""
+    """The candidate's time over the reference's, under the condition that is worst for it. A
+    candidate that has lost under one condition is not tried under the others."""
     worst = 0.0
     for condition in conditions:
         worst = max(worst, ratio_in_turn(condition, rounds))
@@ -32,8 +32,8 @@ def worst_ratio(conditions: Iterable[Condition], rounds: int) -> float:
 
 
 def ratio_in_turn(condition: Condition, rounds: int) -> float:
-    """What the ratio of times stays below in three of four rounds, so that a gain has to be more
-    than what the times scatter. Who begins changes from round to round."""
+    """The upper quartile of the ratios of times over the rounds, so that a gain must exceed the
+    noise. Which of the two runs first alternates."""
     found = []
     for number in range(rounds):
         times = {}

@@ -30,7 +30,7 @@ from tinygrad.engine.contents import SETTINGS, SOURCES, Contents, owner_of
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.places import OWN, Place, Places
 
-_OPEN = ("tinygrad.nn", "tinygrad.models")  # of the framework's code, what is made of settings
+_OPEN = ("tinygrad.nn", "tinygrad.models")  # parts of the framework that are configured by settings
 
 
 class Read(NamedTuple):
@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
 
 class Reads:
-    """What a step reads, while it runs. Of `places` it knows what was there before."""
+    """What a step reads while it runs. `places` knows the objects that existed before."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -58,7 +58,7 @@ class Reads:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Looks on, unless somebody else does."""
+        """A context in which reads are watched, unless someone else watches already."""
         if sys.getprofile() is not None:
             yield
             return
@@ -70,7 +70,7 @@ class Reads:
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:
-        """Looks away, if it looks on."""
+        """A context in which reads are not watched."""
         if sys.getprofile() != self._look:
             yield
             return
@@ -81,7 +81,7 @@ class Reads:
             sys.setprofile(self._look)
 
     def settings(self) -> list[tuple[str, Place]]:
-        """What was read, and how its code calls it; with the values that it had before the step."""
+        """What was read, with its name in the code and the value that it had before the step."""
         return [self._first[key] for key in self._read]
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -116,8 +116,8 @@ class Reads:
             self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
 
     def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
-        """Where what is read is kept, if it is something that was there before the step; and what
-        it is known by."""
+        """The place of what is read, if it existed before the step, and a key that identifies
+        it."""
         place: Place | None = None
         owner: Any = frame.f_globals
         if not read.is_global:
@@ -146,7 +146,7 @@ class Reads:
 
 
 def _attribute(value: Any, name: str) -> Place | None:
-    """Where an attribute is kept; None if that isn't known, or is the framework's own affair."""
+    """The place of an attribute; None if it is unknown, or is internal to the framework."""
     if isinstance(value, ModuleType):
         space = vars(value)
         is_own = value.__name__.startswith(OWN)
@@ -171,13 +171,13 @@ def _attribute(value: Any, name: str) -> Place | None:
 
 
 def _inherited(owners: tuple[dict[str, Any], type], name: str) -> Any:
-    """An attribute of a class, unless the object has got one of its own."""
+    """An attribute of a class, unless the object has an attribute of its own."""
     space, kind = owners
     return space[name] if name in space else getattr(kind, name)
 
 
 def _element(value: Any, key: Any) -> Place | None:
-    """Where an element is kept, if looking there runs nobody's code, and makes none."""
+    """The place of an element, if looking it up runs no user code and creates nothing."""
     look = getattr(type(value), "__getitem__", None)
     if look not in _PLAIN_LOOKS or (look is dict.__getitem__ and key not in value):
         return None
@@ -200,7 +200,7 @@ def _name(frame: FrameType) -> str:
 
 
 def _is_seen(module: str) -> bool:
-    """Whether what its code does is the program's."""
+    """Whether the module is neither of the framework nor of the standard library."""
     return not _is_own(module) and module.partition(".")[0] not in sys.stdlib_module_names
 
 
@@ -213,7 +213,8 @@ def _is_own(module: str) -> bool:
 
 @functools.lru_cache(1 << 12)
 def _reads(code: CodeType, module: str) -> Sequence[Read]:
-    """The names that it loads and stores, each with what is taken of it at once."""
+    """The names that the code loads and stores, each with the attributes and elements that are
+    taken at once."""
     if not _is_seen(module):
         return ()
     found: dict[Read, None] = {}
@@ -247,7 +248,7 @@ def _reads(code: CodeType, module: str) -> Sequence[Read]:
 
 
 def _use(after: Sequence[dis.Instruction]) -> str:
-    """What becomes of something that was just read."""
+    """How the value that was just read is used."""
     name, argument = after[0].opname, after[0].argval
     if name in _ATTRIBUTES:
         return "iterated" if argument in _ITERATING else "" if argument in _WRITING else "whole"
@@ -259,7 +260,7 @@ def _use(after: Sequence[dis.Instruction]) -> str:
 
 
 def _is_looked_up(read: dis.Instruction, every: Sequence[dis.Instruction]) -> bool:
-    """Whether what was just read is asked for an element by a key that is computed."""
+    """Whether an element of what was just read is taken, by a computed key."""
     above = 0  # on the stack
     after = every[every.index(read) + 1 :]
     for step, following in pairwise(after):

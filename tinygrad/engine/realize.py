@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
+import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
@@ -76,23 +76,23 @@ class Run(NamedTuple):
     plan: RunnablePlan
     params: list[Buffer]  # what the plan is given
     variables: list[tuple[str, int]]  # names and values
-    numbers: list[Number]  # in the structure: the first variables have their values
+    numbers: list[Number]  # those in the structure: the first variables have their values
     buffers: list[Buffer]  # of all storages, once it has run
 
     @property
     def values(self) -> list[int]:
-        """Of the variables."""
+        """The values of the variables."""
         return [value for _, value in self.variables]
 
     @property
     def results(self) -> dict[int, Buffer]:
-        """What it made and left, by the number of its storage."""
+        """The buffers of its results, by the number of their storage."""
         storages = enumerate(self.plan.plan.storages)
         return {number: self.buffers[number] for number, s in storages if s.kind == "out"}
 
     @property
     def written(self) -> set[Buffer]:
-        """Those of its parameters that it overwrites."""
+        """The parameters that it overwrites."""
         storages, steps = self.plan.plan.storages, self.plan.plan.steps
         numbers = {n for step in steps for n in step.storages[: step.writes]}
         written = {storages[n].whole if storages[n].kind == "part" else n for n in numbers}
@@ -100,22 +100,22 @@ class Run(NamedTuple):
 
 
 class Recorder(Protocol):
-    """What looks on while a thread computes: TinyJit captures through it."""
+    """An observer of a thread's computations: TinyJit captures through it."""
 
     name: str
-    start: int  # of the numbers of the tensors that are made while it looks on
+    start: int  # of the numbers of tensors that are made while it observes
 
     def drawing(self) -> None:
         """Random numbers are about to be drawn."""
 
     def unwatched(self) -> contextlib.AbstractContextManager[None]:
-        """While what was asked for is computed: none of that is the step's own code."""
+        """A context for internal computation, which is not the step's own code."""
 
     def before(self, run: Run) -> None:
         """A plan is about to run."""
 
     def after(self, run: Run) -> None:
-        """It has run."""
+        """A plan has run."""
 
 
 class _Computing(threading.local):
@@ -124,12 +124,13 @@ class _Computing(threading.local):
 
 
 computing = _Computing()
-"""Of each thread: the recorder that looks on, and who is told what was `done`."""
+"""For each thread: its recorder, and the listeners to what was computed."""
 
 
 @contextlib.contextmanager
 def telling(done: Callable[[Run], None]) -> Iterator[None]:
-    """While it lasts, `done` is told what this thread computes, and so is who was told before."""
+    """A context in which `done` is told what this thread computes; outer listeners are told,
+    too."""
     outside = computing.done
 
     def tell(run: Run) -> None:
@@ -145,13 +146,13 @@ def telling(done: Callable[[Run], None]) -> Iterator[None]:
 
 
 def capturing() -> bool:
-    """Whether this thread captures a step."""
+    """Whether this thread is capturing a step."""
     return computing.recorder is not None
 
 
 open_inputs: set[UOp] = set()
-"""BUFFERs without storage, of a graph that is only being built (for an export): what depends on
-them is left as it is, and can't be read."""
+"""BUFFERs without storage in a graph that is only being built (for an export): what depends on them
+stays uncomputed, and can't be read."""
 
 
 def _is_open(node: UOp) -> bool:
@@ -175,7 +176,7 @@ def _realize(wanted: list[UOp]) -> None:
         nodes = _with_old_readers(wanted)
         structure = structure_of(wanted, nodes)
         runnable, variables, numbers = plan_for(structure)
-    # it runs, a capture looks on, and CHECKs leave their fault words for the next read
+    # it runs, a capture observes it, and CHECKs leave fault words for the next read
     params = [buffer_of(node) for node in structure.params]
     run = Run(wanted, structure, runnable, params, variables, numbers, [])
     recorder = computing.recorder
@@ -195,7 +196,7 @@ def _realize(wanted: list[UOp]) -> None:
             words.origins = origins
     if recorder is not None:
         recorder.after(run)
-    # nodes learn where their values are; memory that others may write is another version now
+    # nodes learn where their values are; memory that others may write becomes a new version
     _publish(run)
     for buffer in params:
         if buffer.others:
@@ -203,13 +204,13 @@ def _realize(wanted: list[UOp]) -> None:
 
 
 def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
-    """The nodes below what is `wanted`, which grows by what live tensors still need of the versions
-    that these nodes overwrite: after that it could not be computed any more."""
+    """The nodes below what is `wanted`. That list grows by what living tensors still need of
+    versions that these nodes overwrite: afterwards it could not be computed any more."""
     nodes: list[UOp] = []
     seen: set[UOp] = set()
     add_nodes_below(wanted, nodes, seen)
     if nodes_of(Ops.ASSIGN, nodes):
-        ask_all()  # writes that were promised are nodes before this looks for them
+        ask_all()  # promised writes must be nodes before this looks for them
     more = nodes
     while nodes_of(Ops.ASSIGN, more):
         readers = _old_readers(wanted, nodes, seen)
@@ -221,7 +222,7 @@ def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
 
 
 def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None]:
-    """For each check the user's line that made the first value to contain it."""
+    """For each check, the user's line that made the first value with that check."""
     found: dict[tuple[str, str], str | None] = {}
     unnamed: dict[UOp, set[tuple[str, str]]] = {}
     checks = set(nodes_of(Ops.CHECK, structure.nodes))
@@ -240,8 +241,8 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
 
 
 def in_memory(node: UOp) -> bool:
-    """Whether `node` is a view of storage that holds its value already. Where no kernels run all
-    movement is a view."""
+    """Whether `node` is a view of storage that holds its value already. On devices without kernels
+    all movement is a view."""
     below, views = node, GroupOp.Movement if keeps(node.device) else GroupOp.View
     while below.op in views or below.op is Ops.DETACH:
         below = resolved(below.src[0])
@@ -249,8 +250,8 @@ def in_memory(node: UOp) -> bool:
 
 
 def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) -> list[UOp]:
-    """What live tensors still need of versions that are about to be overwritten. `nodes`, and as a
-    set `inside`, are all that is about to be computed."""
+    """The values that living tensors still need of versions about to be overwritten. `nodes`, and
+    as a set `inside`, are all nodes that are about to be computed."""
     assigns = [n for n in nodes_of(Ops.ASSIGN, nodes) if not is_kernelized(n)]
     if not assigns:
         return []
@@ -265,7 +266,7 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
     written = set(nodes_of(Ops.ASSIGN, nodes))
     for node in itertools.chain(nodes, outside):
         if node in written:
-            continue  # who reads it reads the new version
+            continue  # whoever reads it reads the new version
         if not reading.isdisjoint(node.src):
             reading.add(node)
             continue
@@ -278,8 +279,8 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
 
 
 def _waiting() -> Iterator[Holder]:
-    """The tensors that may wait for their values. What was computed before a step that is being
-    captured is only forgotten: it has its value again afterwards."""
+    """The tensors that may be waiting for their values. What was computed before a step that is
+    being captured is only hidden: it has its value again afterwards."""
     recorder = computing.recorder
     for holder in holders:
         if recorder is None or holder.uop not in forgotten or holder.serial >= recorder.start:
@@ -287,8 +288,9 @@ def _waiting() -> Iterator[Holder]:
 
 
 def before_overwriting(buffers: Sequence[Buffer]) -> None:
-    """What a replay must see to before it overwrites these: live tensors get what they still need
-    of the old values, and expressions that were computed from them are of an old version now."""
+    """Must be called before a replay overwrites these buffers: living tensors get what they still
+    need of the old values, and expressions computed from them refer to an old version from now
+    on."""
     ask_all()
     for buffer in buffers:
         version = None if buffer.version is None else buffer.version()
@@ -316,19 +318,19 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
 
 
 def pending_writes() -> list[UOp]:
-    """Versions of buffers that tensors stand for and nobody has computed."""
+    """Versions of buffers that tensors represent and that aren't computed yet."""
     held = dict.fromkeys(h.uop for h in holders)
     return [n for n in held if _version_of(n) is not None and not in_memory(n)]
 
 
 def compute_pending() -> None:
-    """Computes what live tensors are waiting for: from then on they are state, whatever a step
-    does that reads them. Not what is made of constants alone; and not what is made of a file's
-    bytes element by element, which nobody can change: quantised weights stay in the products that
-    read them."""
+    """Computes what living tensors are waiting for: from then on these are state, whatever a step
+    that reads them does. Values of constants alone are left out; and so are those that follow
+    element by element from a file's bytes, which no one can change: quantised weights stay part of
+    the products that read them."""
     held = dict.fromkeys(h.uop for h in holders)
     pending = [n for n in held if not in_memory(n) and 0 not in n.shape]
-    stored: set[UOp] = set()  # what depends on storage, or on a number that was drawn
+    stored: set[UOp] = set()  # values that depend on storage or on random numbers
     of_files: set[UOp] = set()
     for node in nodes_below(pending):
         sources = [resolved(source) for source in node.src]
@@ -340,7 +342,7 @@ def compute_pending() -> None:
             (of_files if node.op in _BY_ELEMENT else stored).add(node)
     for node in pending:
         if resolved(node) in stored:
-            with contextlib.suppress(TinygradError):  # not now; who reads it will hear of it
+            with contextlib.suppress(TinygradError):  # not now; whoever reads it gets the error
                 realize(node)
 
 
@@ -394,7 +396,7 @@ def _publish(run: Run) -> None:
 
 
 def _advance(node: UOp, buffer: Buffer) -> None:
-    """The storage now holds version `node`; the versions before it have lost theirs."""
+    """The storage now holds version `node`; earlier versions are lost."""
     before = _first_version(node)
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
@@ -404,7 +406,7 @@ def _advance(node: UOp, buffer: Buffer) -> None:
 
 
 def same_view(root: UOp) -> UOp:
-    """Some root's movement over the known value of its stored base."""
+    """A root's movement, applied to the known value of its stored base."""
     steps = []
     node = root
     while node.known is None:
@@ -417,7 +419,8 @@ def same_view(root: UOp) -> UOp:
 
 
 def whole_buffer(node: UOp) -> UOp:
-    """`node` computed and contiguous: a RESHAPE of a whole BUFFER, or its room that is in use."""
+    """`node`, computed and contiguous: a RESHAPE of a whole BUFFER, or of the used part of its
+    room."""
     realize(node)
     node = latest(node)
     if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
@@ -433,25 +436,25 @@ def whole_buffer(node: UOp) -> UOp:
 
 
 def own_copy(base: UOp) -> UOp:
-    """Storage that nobody else has, with the elements of `base`: a view of all of a BUFFER."""
+    """Storage of its own with the elements of `base`: a view of all of a BUFFER."""
     if base.op is Ops.BUFFER and computing.recorder is None:
         raise_faults(buffer_of(base))
         return copy_of(base)
     copy = base.contiguous().replace(tag="own")  # a kernel, so that replays copy too
     realize(copy)
     found = latest(copy)
-    copy.known = None  # nobody else gets it
+    copy.known = None  # no one else gets it
     return found
 
 
 FEW = 1024
-"""Elements of a view of storage that are read where they lie, as that is sooner done than the call
-of a kernel that lays them out."""
+"""Views of so few elements are read from storage directly, which is faster than a kernel that makes
+them contiguous."""
 
 
 def check_readable(node: UOp) -> None:
-    """JitError in a captured step, ArgumentError where only a graph is being built: there is no
-    value yet that the host could see."""
+    """JitError in a captured step, ArgumentError while only a graph is being built: there is no
+    value yet for the host to read."""
     if computing.recorder is not None:
         raise JitError(
             f"{computing.recorder.name}: a value of shape {node.shape} is read on the host (item, "
@@ -466,8 +469,8 @@ def check_readable(node: UOp) -> None:
 
 
 def read(node: UOp) -> np.ndarray[Any, Any]:
-    """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
-    the device's memory: copy before writing."""
+    """The value as a NumPy array of its shape; raises the errors that CHECKs found. It may be a
+    view of the device's memory: copy it before writing."""
     if 0 in node.shape:
         return np.zeros(node.shape, numpy_dtype(node.dtype))
     check_readable(node)
@@ -484,4 +487,4 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
     cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
-    return values[cut] if cut else values  # a number's array has no axes
+    return values[cut] if cut else values  # a scalar's array has no axes

@@ -28,29 +28,29 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_INSTRUCTIONS = 5000
-"""LLVM's time grows faster than the text, and caches hold no more."""
+"""LLVM's time grows faster than the text, and caches can't hold more."""
 
 WON = 0.97
-"""The part of the heuristic's time that a recipe may take at most, in the last race."""
+"""A recipe wins if it takes at most this fraction of the heuristic's time in the last race."""
 
 SHORT = 5e-6
-"""Seconds; a kernel that takes less is not searched for."""
+"""Seconds; faster kernels are not searched."""
 
 
 def recipe_facts(ast: UOp) -> tuple[object, ...]:
-    """What decides, besides a kernel and its target, which recipe it gets: part of its key."""
+    """Everything besides a kernel and its target that decides its recipe: part of its key."""
     pins = [_pin(kernel) for kernel in ast.src] if ast.op is Ops.BUNDLE else _pin(ast)
     return NOOPT.value, BEAM.value, pins
 
 
 def kernel_id(ast: UOp) -> str:
-    """A kernel's name in files: the same in every process, and whatever the machine."""
+    """A kernel's name in files: the same in every process and on every machine."""
     return ast.key.hex()[:12]
 
 
 def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
-    """The kernel as linear programs, and the recipe that made it so. A pinned recipe that is not
-    legal is an ArgumentError that names the step."""
+    """The kernel as linear programs, and the recipe that produced it. ArgumentError, which names
+    the step, if a pinned recipe is not legal."""
     target = device.target
     if ast.op is Ops.BUNDLE:
         parts = []
@@ -101,7 +101,7 @@ def _pin(ast: UOp) -> Recipe | None:
 
 
 def _searched(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
-    """What the search finds, from the cache if it found it before."""
+    """The result of the search, from the cache if it was found before."""
     key = stamped_key(ast, device.target.key(), device.compiler.version, BEAM.value)
     kept = None if IGNORE_BEAM_CACHE else disk_cache().get("recipe", key)
     if kept is not None:
@@ -138,8 +138,8 @@ def _search(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
 
 
 def _reads_by_value(ast: UOp) -> bool:
-    """Whether what is read where depends on numbers in memory: a stopwatch with numbers of its own
-    would time other addresses."""
+    """Whether addresses depend on values in memory: a stopwatch with values of its own would time
+    other addresses."""
     reads = [n for n in ast.toposort() if n.op is Ops.INDEX]
     return any(n.op is Ops.INDEX for read in reads for n in read.src[1].toposort())
 

@@ -32,9 +32,9 @@ class Execution:
 
 
 class Frame(NamedTuple):
-    """What stays between replays: the buffers of all storages, of which those are empty that differ
-    from call to call; where the step is one stretch of kernels the table of their handles; and
-    fault words, until one is not zero."""
+    """What is kept between replays: the buffers of all storages, except those that differ from call
+    to call; if the step is a single stretch of kernels, the table of their handles; and fault
+    words, until one is not zero."""
 
     buffers: list[Buffer]
     table: list[Any]
@@ -42,8 +42,8 @@ class Frame(NamedTuple):
 
 
 class Replay:
-    """`executions` in order, with the buffers that stay; `seen` are the results that callers get.
-    Storages are numbered through all plans. Frames of more than `most` bytes don't stay."""
+    """`executions` in order, with the buffers that are kept; `seen` are the results that callers
+    get. Storages are numbered across all plans. Frames of more than `most` bytes are not kept."""
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class Replay:
             self.fresh.append((place, kept.device, kept.nbytes))
 
     def _positions(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Where in the table of the only stretch the handles of inputs and of what is made go."""
+        """The positions of the handles of inputs and of results in the table of the only
+        stretch."""
         inputs = dict(self.inputs)
         fresh = {place: number for number, (place, _, _) in enumerate(self.fresh)}
         same = dict(self.again)
@@ -101,11 +102,11 @@ class Replay:
         return inputs_at, [(position, fresh[place]) for position, place in at if place in fresh]
 
     def buffers(self) -> list[Buffer]:
-        """New buffers for what is seen, in the order of `made`."""
+        """New buffers for the results, in the order of `made`."""
         return [Buffer(device, nbytes) for _, device, nbytes in self.fresh]
 
     def run(self, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer]) -> None:
-        """Runs all plans, which fill what is `made`."""
+        """Runs all plans, which fill the buffers `made`."""
         try:
             frame = self._idle.pop()
         except IndexError:

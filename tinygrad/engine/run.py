@@ -32,12 +32,12 @@ step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
     Ops.COPY: run_host_step,
     Ops.CALL: run_host_step,
 }
-"""What runs the steps that are no kernels."""
+"""The functions that run steps which are not kernels."""
 
 
 class Item(NamedTuple):
-    """A step of a plan; of a kernel, what is loaded and where its faults are written. Where it
-    stands in a chain: its storages, and where the values of its plan begin."""
+    """A step of a plan; for a kernel, also the loaded kernel and its fault words. Its position in a
+    chain: its storages, and where the values of its plan begin."""
 
     step: Step
     kernel: LoadedKernel | None = None
@@ -48,20 +48,20 @@ class Item(NamedTuple):
     # ---- of one that is no kernel ------------------------------------------------------------
 
     def settle(self, buffers: Sequence[Buffer]) -> None:
-        """Waits for devices beside which it will run."""
+        """Waits for devices that it would run beside."""
         used = [buffers[number] for number in self.storages]
         if self.step.op is Ops.COPY and are_alike(*used):
             for buffer in used:
                 Device[buffer.device].synchronize()
 
     def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """Runs it, now."""
+        """Runs it now."""
         step_runners[self.step.op](self.step, [buffers[n] for n in self.storages], taken)
 
 
 class Stretch:
-    """Kernels in a row on one device. `positions` are the storages that they use, in the order of
-    the segment's buffer table; further entries are the kernels' own buffers (`extra`)."""
+    """Consecutive kernels on one device. `positions` are the storages that they use, in the order
+    of the segment's buffer table; after these come the kernels' own buffers (`extra`)."""
 
     def __init__(self, device: OpenDevice, items: Sequence[Item]) -> None:
         self.device, self.items = device, items
@@ -69,7 +69,7 @@ class Stretch:
         self.positions = {number: place for place, number in enumerate(dict.fromkeys(used))}
         self.extra: list[FaultWords] = []
         self.operations = self.nbytes = 0
-        self.work = 0  # nanoseconds on one core, about
+        self.work = 0  # rough nanoseconds on one core
         launches = [launch for item in items for launch in self._launches(item)]
         kernels = [item.kernel.record.name for item in items if item.kernel is not None]
         more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
@@ -78,7 +78,7 @@ class Stretch:
             self.segment: Segment = device.backend.queue.segment(launches)
 
     def _launches(self, item: Item) -> Iterator[Launch]:
-        """A launch for each phase of a kernel, whose slots become places in the segment's table."""
+        """A launch for each phase of a kernel, with its slots mapped to the segment's table."""
         assert item.kernel is not None, "a kernel's item"
         record, part = item.kernel.record, item.step.part
         values = [item.first_value + variable_number(name) for name in item.step.variables]
@@ -97,12 +97,12 @@ class Stretch:
                 _grid(phase, part),
                 phase.block,
                 phase.scratch,
-                math.ceil(part * phase.work),  # 0 says that it is not known
+                math.ceil(part * phase.work),  # 0 means unknown
                 tuple(TensorView(*row) for row in phase.tensors),
             )
 
     def launch(self, handles: Sequence[Any], values: Sequence[int]) -> None:
-        """Runs the kernels on a table that `handles` made, or one like it."""
+        """Runs the kernels on a table from `handles`, or one like it."""
         try:
             self.segment.run(handles, values)
         except Exception:
@@ -110,7 +110,7 @@ class Stretch:
                 raise
 
     def count(self, kernels: bool = True) -> None:
-        """Counts the kernels, which run or have run, and what they do."""
+        """Counts the kernels, before or after they run, and their operations."""
         GlobalCounters.kernel_count += len(self.items) if kernels else 0
         GlobalCounters.global_ops += self.operations
         GlobalCounters.global_mem += self.nbytes
@@ -149,9 +149,9 @@ class Stretch:
 
 
 class Chain:
-    """Plans that run one after the other as if they were one: kernels of a device are one native
-    call also where one plan ends and the next begins. Storages and values are numbered through;
-    `counts` says how many values each plan takes, `homes` which storages are the same."""
+    """Plans that run in sequence as if they were one: kernels of a device are one native call even
+    across plans. Storages and values are numbered across the plans; `counts` has the number of
+    values of each plan, `homes` tells which storages are the same."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Chain:
         counts: Sequence[int],
         homes: Sequence[Hashable] | None = None,
     ) -> None:
-        self.written: list[int] = []  # what came with the graphs and is written
+        self.written: list[int] = []  # written buffers that came with the graphs
         placed: list[Item] = []
         storages: list[Storage] = []
         first_value = 0
@@ -208,12 +208,12 @@ class Chain:
 
     @property
     def only(self) -> Stretch | None:
-        """The stretch that is all of it, if one is."""
+        """The stretch, if the chain is a single one."""
         first = self.parts[0] if len(self.parts) == 1 else None
         return first if isinstance(first, Stretch) else None
 
     def run(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """Runs all steps on these storages; `taken` gets the fault words that they use."""
+        """Runs all steps on these storages; the fault words that they use are added to `taken`."""
         elsewhere = straightened(self.written, buffers) if self.written else []
         if self.side_by_side and DEBUG.value < 2:
             self._run_side_by_side(buffers, values, taken)
@@ -227,11 +227,12 @@ class Chain:
             write_back(elsewhere, buffers)
 
     def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """All parts, a thread for each lane. What is counted or waited for is so here, by one."""
+        """Runs all parts, with a thread for each lane. Counting and waiting is done here, by one
+        thread."""
         parts = self.parts
         stretches = [(i, part) for i, part in enumerate(parts) if isinstance(part, Stretch)]
         tables = {i: stretch.handles(buffers, taken) for i, stretch in stretches}
-        for part in parts:  # plans before this one may still use the same memory
+        for part in parts:  # earlier plans may still use the same memory
             if isinstance(part, Item):
                 part.settle(buffers)
 
@@ -256,14 +257,15 @@ class Chain:
 
 
 def _lane(step: Step) -> Hashable:
-    """What goes through its steps in order: a device, or what copies to it."""
+    """The lane of a step, in which steps run in order: a device, or copies to that device."""
     return (step.device, step.op is Ops.COPY)
 
 
 def _touches(
     item: Item, storages: Sequence[Storage], homes: Sequence[Hashable] | None
 ) -> list[Touch]:
-    """What a step does to which memory; what follows its storages are a kernel's own, written."""
+    """The memory that a step reads and writes. After its storages come a kernel's own buffers,
+    which it writes."""
     found = []
     step = item.step
     for place, number in enumerate(item.storages):
@@ -277,8 +279,9 @@ def _touches(
 
 
 class RunnablePlan:
-    """A plan with its kernels loaded. `keys` are the kernel keys, one a KERNEL step. `given` is the
-    plan as it came, `plan` the same with places for what kernels keep between their phases."""
+    """A plan with its kernels loaded. `keys` are the kernel keys, one for each KERNEL step. `given`
+    is the original plan; `plan` also has places for the buffers that kernels use between their
+    phases."""
 
     def __init__(self, plan: Plan, keys: Sequence[str] | None = None) -> None:
         self.plan = self.given = plan
@@ -297,7 +300,7 @@ class RunnablePlan:
         if self.complete:
             next_key = iter(self.keys).__next__
             items = [
-                _item(step, loaded[step.device][next_key()])  # the device's may be another's by now
+                _item(step, loaded[step.device][next_key()])  # the device's may have been replaced
                 if step.op is Ops.KERNEL
                 else Item(step)
                 for step in plan.steps
@@ -326,7 +329,7 @@ class RunnablePlan:
         given: Mapping[int, Buffer],
         arenas: Mapping[str, Arena],
     ) -> list[Buffer]:
-        """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
+        """The buffers of all storages: those `given`, temporaries in the `arenas`, and new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
             if kept.kind == "out" and number not in given:
@@ -341,7 +344,8 @@ class RunnablePlan:
     def exchange(
         self, buffers: list[Buffer], params: Sequence[Buffer], given: Mapping[int, Buffer]
     ) -> None:
-        """The same buffers of all storages, but for what came with the graph and what is given."""
+        """The same buffers for all storages, except those that came with the graph and those that
+        are given."""
         for number, kept in enumerate(self.plan.storages):
             if number in given:
                 buffers[number] = given[number]
@@ -358,16 +362,16 @@ class RunnablePlan:
         taken: Taken,
         given: Mapping[int, Buffer] | None = None,
     ) -> list[Buffer]:
-        """Runs all steps; the buffers of all storages. `given` results are not made anew, `taken`
-        gets the fault words that are used."""
+        """Runs all steps and returns the buffers of all storages. Results that are `given` are not
+        allocated; the fault words that are used are added to `taken`."""
         buffers = self.storages(params, given or {}, arenas_for([self]))
         self.chain.run(buffers, values, taken)
         return buffers
 
 
 class Arena:
-    """Where the temporaries of a device lie: one buffer, or several that are not longer than
-    `largest`."""
+    """The memory for the temporaries of a device: one buffer, or several of at most `largest`
+    bytes."""
 
     def __init__(self, device: str, size: int, largest: int) -> None:
         self.device, self.each = device, largest or size
@@ -375,15 +379,15 @@ class Arena:
         self.buffers = [Buffer(device, min(self.each, size - begin)) for begin in begins]
 
     def place(self, kept: Storage) -> Buffer:
-        """Where this temporary lies."""
+        """The place of this temporary."""
         if kept.nbytes > self.each:
-            return Buffer(self.device, kept.nbytes)  # its device says how long one may be
+            return Buffer(self.device, kept.nbytes)  # its device says how long a buffer may be
         number, begin = divmod(kept.place, self.each)
         return self.buffers[number].view(begin, kept.nbytes)
 
 
 def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Arena]:
-    """One arena a device for the temporaries of plans that run one after the other."""
+    """One arena for each device, for the temporaries of plans that run in sequence."""
     sizes: dict[str, int] = {}
     for plan in plans:
         for name, size in plan.plan.arenas.items():
@@ -398,13 +402,13 @@ def _item(step: Step, kernel: LoadedKernel) -> Item:
 
 
 def _grid(phase: PhaseRecord, part: float) -> tuple[int, int, int]:
-    """The tasks of a phase, of which a kernel of any size has only a part."""
+    """The tasks of a phase; a kernel of any size has only a part of them."""
     tasks, rows, planes = phase.grid
     return (math.ceil(part * tasks), rows, planes) if phase.ends else phase.grid
 
 
 def _refuse_kernels(steps: Sequence[Step]) -> None:
-    """DeviceError for kernels on devices that hold bytes only."""
+    """DeviceError for kernels on devices that only hold bytes."""
     for step in steps:
         assert step.ast is not None
         computed = GroupOp.ALU | {Ops.REDUCE, Ops.RUNNING, Ops.CAST, Ops.BITCAST}

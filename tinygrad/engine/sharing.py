@@ -23,7 +23,7 @@ _crooked: weakref.WeakSet[Buffer] = weakref.WeakSet()  # adopted, and not aligne
 
 
 class Loan:
-    """A buffer that somebody outside uses. It is given back with the object, or by `close`."""
+    """A buffer that something outside uses. The loan ends with the object, or by `close`."""
 
     __slots__ = ("buffer", "address")
 
@@ -35,7 +35,7 @@ class Loan:
         renew(buffer)
 
     def close(self) -> None:
-        """Nobody outside uses it any more."""
+        """Ends the loan."""
         buffer, self.buffer = self.buffer, None
         if buffer is not None:
             buffer.others -= 1
@@ -44,7 +44,7 @@ class Loan:
         self.close()
 
     def memory(self) -> ctypes.Array[ctypes.c_char]:
-        """The bytes as an object with the buffer protocol, which keeps the loan."""
+        """The bytes as an object with the buffer protocol, which keeps the loan alive."""
         assert self.buffer is not None
         made = (ctypes.c_char * self.buffer.nbytes).from_address(self.address)
         made.loan = self  # type: ignore[attr-defined]
@@ -52,19 +52,19 @@ class Loan:
 
 
 def address_of(buffer: Buffer) -> int | None:
-    """Where the host finds the bytes of a buffer, None if it can't address them."""
+    """The host address of a buffer's bytes; None if the host can't address them."""
     if buffer.device == HOST or buffer.parts:
         return None
     return Device[buffer.device].backend.memory.address(buffer.handle)
 
 
 def is_addressable(device: Any) -> bool:
-    """Whether the host can use the memory of a device where it is, and the device the host's."""
+    """Whether the host can use a device's memory in place, and the device the host's."""
     return isinstance(device, str) and Device[device].is_addressable
 
 
 def lend(buffer: Buffer) -> Loan | None:
-    """The buffer for somebody outside; None if the host can't address its bytes."""
+    """Lends the buffer to something outside; None if the host can't address its bytes."""
     address = address_of(buffer)
     if address is None:
         return None
@@ -74,14 +74,14 @@ def lend(buffer: Buffer) -> Loan | None:
 
 
 class Place(NamedTuple):
-    """Bytes of a buffer, from `offset` on."""
+    """Bytes of a buffer from `offset` on."""
 
     buffer: Buffer
     offset: int
 
 
 def device_at(address: int) -> str | None:
-    """The device whose buffer, lent or adopted, has the byte at `address`."""
+    """The device whose buffer, lent or adopted, contains the byte at `address`."""
     for buffer in list(_outside):
         start = address_of(buffer) or 0
         if buffer.others and start <= address < start + buffer.nbytes:
@@ -90,9 +90,9 @@ def device_at(address: int) -> str | None:
 
 
 def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Place | None:
-    """Memory of others as a part of a buffer on `device`, which keeps `owner`; with `fixed` nothing
-    here may write it. None if that device can't use it there, or if the bytes are partly those of
-    another buffer, or another device's."""
+    """Foreign memory as a part of a buffer on `device`, which keeps `owner` alive; with `fixed`,
+    nothing here may write it. None if the device can't use it in place, or if some of the bytes
+    belong to another buffer or another device."""
     for buffer in list(_outside):
         start = address_of(buffer) or 0
         if buffer.others and start < address + nbytes and address < start + buffer.nbytes:
@@ -111,16 +111,16 @@ def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Pl
 
 
 def any_crooked() -> bool:
-    """Whether there is a buffer that kernels can't write where it is."""
+    """Whether there is a buffer that kernels can't write in place."""
     return bool(_crooked)
 
 
 Replaced = list[tuple[int, Buffer]]
-"""Places in a run's buffers, and what was there."""
+"""Positions in a run's buffers, and the original buffers."""
 
 
 def straightened(written: list[int], buffers: list[Buffer]) -> Replaced:
-    """Puts aligned copies in the places of what a run writes where kernels can't write."""
+    """Replaces buffers that a run writes, but kernels can't, by aligned copies."""
     if not _crooked:
         return []
     copies: dict[Buffer, Buffer] = {}

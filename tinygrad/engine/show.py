@@ -44,8 +44,8 @@ def show_lowered(lowered: Lowered, recipe: Recipe, kernel_id: str) -> None:
 
 
 def show_phase(phase: Phase, source: str) -> None:
-    """At DEBUG=4 the kernel's source, and a view of it as C where that is another language;
-    at DEBUG=6 the linear program."""
+    """At DEBUG=4 the kernel's source, and its view as C if it is in another language; at DEBUG=6
+    the linear program."""
     if DEBUG >= 4:
         readable = c_view(phase)
         if readable is not None and readable != source.strip():
@@ -56,7 +56,7 @@ def show_phase(phase: Phase, source: str) -> None:
 
 
 def show_assembly(compiler: Compiler, source: str, binary: bytes) -> None:
-    """At DEBUG=7: machine code, where a device has one that can be read."""
+    """At DEBUG=7: machine code, if the device has a readable form of it."""
     if DEBUG >= 7:
         text = compiler.disassemble(binary)
         if text.strip() != source.strip():
@@ -67,13 +67,13 @@ def show_assembly(compiler: Compiler, source: str, binary: bytes) -> None:
 
 
 def painted(text: str, colors: Mapping[str, str]) -> str:
-    """The names of loops in their colours."""
+    """The text with the names of loops in their colours."""
     return re.sub(r"[A-Za-z][\w.]*", lambda m: colored(m[0], colors.get(m[0])), text)
 
 
 def c_view(phase: Phase) -> str | None:
-    """The function as plain C; None for one of groups and lanes, whose source is C-like itself, and
-    where a matrix unit multiplies, for which C has no words."""
+    """The function as plain C. None for one of groups and lanes, whose source is C-like itself, and
+    for one with a matrix unit, which C can't express."""
     specials = {node.arg[0] for node in phase.program if node.op is Ops.SPECIAL}
     if specials - {"task"} or any(node.op is Ops.WMMA for node in phase.program):
         return None
@@ -109,7 +109,7 @@ def _instruction(node: UOp, number: dict[UOp, int]) -> str:
 
 
 def _arguments(node: UOp) -> Iterator[str]:
-    """What an instruction's argument says, without serial numbers."""
+    """The text of an instruction's argument, without serial numbers."""
     if node.op in (Ops.PARAM, Ops.LOCAL, Ops.SPECIAL):
         yield f"{node.arg[0]} of {node.arg[1]}"
     elif node.op is Ops.LOAD:

@@ -17,15 +17,15 @@ from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.uop.node import UOp
 from tinygrad.uop.text import dump
 
-STARTING = 60.0  # seconds that a process may take to come up and run the reference recipe
-CANDIDATE = 10.0  # and for a candidate: lowering, compiling, running
+STARTING = 60.0  # seconds for a process to start and run the reference recipe
+CANDIDATE = 10.0  # seconds for a candidate: lowering, compiling, running
 RACE_ROUNDS = 15
 TRIAL = (sys.executable, "-m", "tinygrad.engine.trial")
 FOREVER = float("inf")
 
 
 class Child:
-    """The process. It is started when it is first needed, and again when it was lost."""
+    """The process. It is started when first needed, and again after it was lost."""
 
     def __init__(self, command: tuple[str, ...] = TRIAL) -> None:
         self.command = command
@@ -33,7 +33,7 @@ class Child:
         self.answers: queue.Queue[str] = queue.Queue()
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """The answer; None if the process died or took too long, and is gone now."""
+        """The answer; None if the process died or took too long and was ended."""
         if self.process is None:
             self._start()
         assert self.process is not None and self.process.stdin is not None
@@ -78,7 +78,7 @@ class Child:
 
 
 def _forward(lines: Any, answers: queue.Queue[str]) -> None:
-    """Lines to a queue, which can be waited for with a limit; an empty one at the end."""
+    """Puts lines in a queue, which can be waited for with a timeout; an empty line at the end."""
     try:
         for line in lines:
             answers.put(line)
@@ -101,17 +101,18 @@ class Stopwatch:
 
     @staticmethod
     def request(ast: UOp, device: str, reference: Recipe) -> dict[str, Any]:
-        """What makes the process turn to a kernel."""
+        """The request that makes the process turn to a kernel."""
         return {"kernel": dump(ast), "device": device, "recipe": to_text(reference)}
 
     def seconds(self, recipe: Recipe, limit: float) -> float:
-        """What the kernel takes; infinity if it can't run or isn't right."""
+        """The kernel's time; infinity if it can't run or its result is wrong."""
         limit = limit if limit < FOREVER else 1e9
         found = self._ask({"recipe": to_text(recipe), "limit": limit}, CANDIDATE)
         return FOREVER if found is None else float(found.get("seconds", FOREVER))
 
     def ratio(self, recipe: Recipe) -> float:
-        """Its time over the reference's, in turn; infinity if it can't be found out."""
+        """The kernel's time over the reference's, measured in turn; infinity if it can't be
+        determined."""
         request = {"race": to_text(recipe), "rounds": RACE_ROUNDS}
         found = self._ask(request, STARTING)
         return FOREVER if found is None else float(found.get("ratio", FOREVER))

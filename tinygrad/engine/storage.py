@@ -33,21 +33,21 @@ HOST = "NPY"  # arrays of NumPy's: where what comes from the host is copied from
 
 
 class Buffer:
-    """`nbytes` bytes on a device. Freed with the object. Of several devices it has no bytes of its
-    own but `parts`, a buffer on each, laid out as its Placement says."""
+    """`nbytes` bytes on a device, freed with the object. A buffer on several devices has no bytes
+    of its own but `parts`, a buffer on each, laid out according to its Placement."""
 
     __slots__ = (
         *("device", "nbytes", "handle", "owner", "memory", "version", "expression", "others"),
         *("fixed", "parts", "past", "era", "__weakref__"),
     )
 
-    memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
+    memory: Memory | None  # the allocator; None for a part, or for foreign memory
     version: weakref.ref[UOp] | None  # the BUFFER that it holds now
-    expression: weakref.ref[UOp] | None  # what that is the value of
-    others: int  # how many outside of this library see the bytes, and may write them
+    expression: weakref.ref[UOp] | None  # the expression whose value that is
+    others: int  # how many users outside of this library see the bytes, and may write them
     past: Any  # what the value was made of, as far as gradients may ask (`tensor/past`)
-    fixed: bool  # whether others own the bytes, and nothing here may write them
-    era: int  # how often they were overwritten while `version` stayed, as nobody else read it
+    fixed: bool  # whether others own the bytes and nothing here may write them
+    era: int  # how often they were overwritten while `version` stayed, since no one else read it
 
     device: Any  # a name, or a Placement
     parts: tuple[Buffer, ...]
@@ -83,11 +83,11 @@ class Buffer:
         return Buffer(self.device, nbytes, handle, owner=self)
 
     def part(self, number: int) -> Buffer:
-        """What is on one of several devices; of nothing, nothing."""
+        """The part on one of several devices; an empty one for an empty buffer."""
         return self.parts[number] if self.parts else self
 
     def alias(self) -> Buffer:
-        """The same bytes as a buffer that is another."""
+        """The same bytes as a distinct buffer object."""
         if not self.parts:
             return Buffer(self.device, self.nbytes, self.handle, owner=self)
         made = Buffer(self.device, self.nbytes, (), owner=self)
@@ -95,7 +95,7 @@ class Buffer:
         return made
 
     def read(self, start: int = 0, nbytes: int | None = None) -> memoryview:
-        """The bytes, on the host, or `nbytes` of them from `start` on; without a copy where the
+        """The bytes on the host, or `nbytes` of them from `start` on; without a copy if the
         device's memory is the host's."""
         if self.parts:
             whole = self._assembled()
@@ -120,7 +120,7 @@ class Buffer:
             device.backend.memory.write(self.handle, data, start)
 
     def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-        """Of the bytes of all those of each part."""
+        """From the bytes of the whole, the bytes of each part."""
         if self.device.cut is None:
             return [data] * len(self.parts)
         outer, bounds = self.device.cut
@@ -137,20 +137,20 @@ class Buffer:
 
 
 def original(buffer: Buffer) -> Buffer:
-    """What has all of these bytes under its own name: an argument of a capture is an alias."""
+    """The original buffer of these bytes: an argument of a capture is an alias."""
     while isinstance(buffer.owner, Buffer) and buffer.owner.nbytes == buffer.nbytes:
         buffer = buffer.owner
     return buffer
 
 
 NOTHING = Buffer("", 0, handle=0)
-"""Stands where a storage has no buffer yet, or needs none."""
+"""A placeholder for storages that have no buffer yet, or need none."""
 
 _gone: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
 
 
 def buffer_of(node: UOp) -> Buffer:
-    """The storage of a BUFFER node. ArgumentError if a later version overwrote it."""
+    """The storage of a BUFFER node. ArgumentError if a later version has overwritten it."""
     found: Buffer | None = node.storage
     if found is None:
         where = f" (made at {node.origin})" if node.origin else ""
@@ -171,19 +171,19 @@ def nothing(device: Any, size: int, dtype: DType, reason: str) -> UOp:
 
 
 def bind(node: UOp, buffer: Buffer) -> UOp:
-    """From now on `buffer` holds the value of the BUFFER `node`."""
+    """Makes `buffer` hold the value of the BUFFER `node`."""
     node.storage = buffer
     buffer.version = weakref.ref(node)
     return node
 
 
 def node_of(buffer: Buffer) -> UOp | None:
-    """The version that `buffer` holds now, if anyone still names it."""
+    """The version that `buffer` holds now, if its node is still alive."""
     return None if buffer.version is None else buffer.version()
 
 
 def empty(device: Any, size: int, dtype: DType) -> UOp:
-    """A BUFFER with storage whose bytes are whatever they were."""
+    """A BUFFER with uninitialised storage."""
     return bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
 
 
@@ -196,7 +196,8 @@ def copy_of(node: UOp) -> UOp:
 
 
 def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
-    """A BUFFER on `device` (NPY without a copy, or PYTHON) that holds the host's bytes `data`."""
+    """A BUFFER on `device` (NPY, which needs no copy, or PYTHON) that holds the host's bytes
+    `data`."""
     flat = np.ascontiguousarray(data).reshape(-1)
     raw = memoryview(flat.view(np.uint8).data) if flat.size else memoryview(b"")
     node = UOp.new_buffer(device, len(raw) // dtype.itemsize, dtype)
@@ -209,9 +210,9 @@ def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
 
 
 def borrowed(data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp | None:
-    """A BUFFER on `device` that is these bytes themselves, as of a mapped file. They are never
-    written: whoever writes gets a buffer of its own first. None where the device can't read them
-    in place, or they lie across its elements."""
+    """A BUFFER on `device` that is these bytes in place, such as those of a mapped file. They are
+    never written: a writer gets a buffer of its own first. None if the device can't read them in
+    place, or if they are not aligned to elements."""
     if not data.flags.c_contiguous or data.ctypes.data % dtype.itemsize:
         return None
     raw = data.reshape(-1).view(np.uint8)
@@ -224,14 +225,14 @@ def borrowed(data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp | Non
 
 
 def is_borrowed(base: UOp) -> bool:
-    """Whether the BUFFER `base` is memory that others own, to be read only."""
+    """Whether the BUFFER `base` is foreign memory, which may only be read."""
     held: Buffer | None = base.storage
     return held is not None and held.fixed
 
 
 @functools.cache
 def numpy_dtype(dtype: DType) -> Any:
-    """NumPy's dtype object for ours (of ml_dtypes for what NumPy lacks)."""
+    """NumPy's dtype object for ours (from ml_dtypes for those that NumPy lacks)."""
     name = to_numpy_name(dtype)
     if dtype.fmt is None and dtype not in COMPLEX_PARTS:
         import ml_dtypes
@@ -241,7 +242,7 @@ def numpy_dtype(dtype: DType) -> Any:
 
 
 def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
-    """The buffer's elements as a flat NumPy array, without a copy where that can be."""
+    """The buffer's elements as a flat NumPy array, without a copy if possible."""
     return np.frombuffer(buffer.read(), numpy_dtype(dtype))
 
 
@@ -252,9 +253,9 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 
 
 class Family:
-    """Tensors that are views of each other. `root` is what they are views of where that is no
-    storage of its own but a copy yet to be made: a padded or repeated view, a constant.
-    `recorded`: gradients follow one."""
+    """Tensors that are views of each other. `root` is what they are views of, if that is not
+    storage but a pending copy: a padded or repeated view, a constant. `recorded`: a gradient
+    follows one of them."""
 
     __slots__ = ("root", "recorded", "members", "__weakref__")
 
@@ -265,7 +266,7 @@ class Family:
 
 
 class Families(Alive[Family]):
-    """Those that look at one version. `copied`: there was one that is a copy by its meaning."""
+    """The families that read one version. `copied`: one of them had a `root`, so it is a copy."""
 
     __slots__ = ("copied",)
 
@@ -284,14 +285,14 @@ def join(base: UOp, family: Family) -> None:
 
 
 def inherit(old: UOp, new: UOp) -> None:
-    """Who reads the version `old` reads `new` from now on."""
+    """Readers of the version `old` read `new` from now on."""
     for family in _families(old):
         join(new, family)
     old.families = None
 
 
 def copies_of(base: UOp) -> list[Family]:
-    """Families that read the version `base` now, and are copies of it by their meaning."""
+    """Families that read the version `base` now, but are meant as copies of it: with a `root`."""
     return [family for family in _families(base) if family.root is not None]
 
 
@@ -302,7 +303,7 @@ def leave(base: UOp, family: Family) -> None:
 
 
 def family_of(base: UOp) -> Family | None:
-    """Some family that reads the BUFFER `base`."""
+    """Any family that reads the BUFFER `base`."""
     return next(iter(_families(base)), None)
 
 
@@ -311,35 +312,35 @@ def _families(base: UOp) -> Iterable[Family]:
 
 
 def computed_from(base: UOp, expression: UOp) -> None:
-    """Whoever holds `expression` may come to read the BUFFER `base`."""
+    """Holders of `expression` may come to read the BUFFER `base`."""
     base.storage.expression = weakref.ref(expression)
     readers = expression.readers
-    if readers is not None:  # a part of a version, which has its value twice now
+    if readers is not None:  # a part of a version, whose value is now stored twice
         readers.add(weakref.ref(expression, readers.discard))
 
 
 def is_shared(base: UOp, family: Family) -> bool:
-    """Whether others than `family` read, or may come to read, the version `base`, or own it."""
+    """Whether others than `family` read, may come to read, or own the version `base`."""
     if is_borrowed(base) or is_expected(base):
         return True
     return any(other is not family for other in _families(base))
 
 
 def is_expected(base: UOp) -> bool:
-    """Whether the expression is alive that the BUFFER `base` holds the value of."""
+    """Whether the expression whose value the BUFFER `base` holds is still alive."""
     expression = None if base.storage is None else base.storage.expression
     return expression is not None and expression() is not None
 
 
 class Changes:
-    """How often a tensor came to stand for something else, or a buffer for a newer version: while
-    this stays the same, what was computed lies where it lay."""
+    """Counts how often a tensor was rebound or a buffer got a newer version: while the count stays
+    the same, computed values are where they were."""
 
     count: ClassVar[int] = 0
 
 
 def note_change() -> None:
-    """A tensor stands for something else now."""
+    """Notes that a tensor represents something else now."""
     Changes.count += 1
 
 
@@ -353,8 +354,8 @@ def supersede(old: UOp, new: UOp) -> None:
 
 
 def latest(node: UOp) -> UOp:
-    """The same view of the newest version of the buffer that `node` is a view of, with what has
-    been computed since replaced by where it is. The node itself if nothing happened."""
+    """The same view of the newest version of the buffer that `node` is a view of, with computed
+    parts replaced by their storage. The node itself if nothing has changed."""
     if (known := node.known) is not None:
         node = known
     base = node.base
@@ -370,7 +371,7 @@ def _after(version: UOp) -> UOp | None:
 
 
 last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
-"""Of versions that were overwritten the era that they ended in, if it wasn't the first."""
+"""For overwritten versions, the era in which they ended, if it wasn't the first."""
 
 
 def overwritten(old: UOp, new: UOp) -> None:
@@ -385,13 +386,13 @@ def overwritten(old: UOp, new: UOp) -> None:
 
 
 def written_by(version: UOp, write: UOp) -> None:
-    """The BUFFER `version` holds what the ASSIGN `write` made; readers may name either."""
+    """The BUFFER `version` holds the result of the ASSIGN `write`; readers may refer to either."""
     version.readers = write.readers
 
 
 def renew(buffer: Buffer) -> None:
-    """Others may have written these bytes: what is computed from now on must not be taken for what
-    was computed before, so it is computed from a node of its own."""
+    """Others may have written these bytes: what is computed from now on must not be confused with
+    earlier results, so it is computed from a node of its own."""
     old = node_of(buffer)
     if old is None or old.newer is not None:
         return
@@ -401,7 +402,7 @@ def renew(buffer: Buffer) -> None:
 
 
 def is_read(node: UOp) -> bool:
-    """Whether an expression that is still alive reads this version."""
+    """Whether a living expression reads this version."""
     return any(reader() is not None for reader in list(node.readers or ()))
 
 
@@ -417,14 +418,14 @@ def learn(node: UOp, value: UOp) -> None:
 
 
 forgotten: dict[UOp, UOp | None] = {}
-"""What was computed before the step that is being captured, and where it is."""
+"""Values computed before the step that is being captured, and where they are."""
 
 
 @contextlib.contextmanager
 def forgetting() -> Iterator[None]:
-    """While it lasts, what was computed before is computed again: a captured step must not take
-    for granted what happens to be known. Versions of buffers stay. It may begin in one thread
-    between any two lines of another one, which therefore looks at `known` once."""
+    """A context in which everything is computed again: a captured step must not rely on values that
+    happen to be known. Versions of buffers stay. One thread may enter it between any two lines of
+    another, which must therefore read `known` only once."""
     forgotten.update((n, n.known) for n in _learned if n.op not in (Ops.ASSIGN, Ops.BUFFER))
     for node in forgotten:
         node.known = None
@@ -438,7 +439,7 @@ def forgetting() -> Iterator[None]:
 
 
 def realized_buffer(node: UOp) -> Buffer | None:
-    """The storage that a node is a view of, detached or not; None if it wasn't computed."""
+    """The storage that a node is a view of, detached or not; None if it isn't computed."""
     while (found := latest(node).base).op is Ops.DETACH:
         node = found.src[0]
     return found.storage  # type: ignore[no-any-return]

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 
 class Stream:
-    """A seed and a position. The name is that of the variable that carries positions in graphs;
-    the seed's has `.seed` behind it."""
+    """A seed and a position. The name is that of the variable that carries positions in graphs; the
+    variable of the seed has the suffix `.seed`."""
 
     all: ClassVar[weakref.WeakValueDictionary[str, Stream]] = weakref.WeakValueDictionary()
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -20,15 +20,15 @@ class Stream:
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed_name = name, name + ".seed"
         self.seed, self.position = seed, 0
-        self.restarts = 0  # a captured step must not
+        self.restarts = 0  # a captured step must not restart it
         Stream.all[name] = self
 
     def restart(self, seed: int, position: int = 0) -> None:
-        """Goes on as if it had been made with this seed and drawn this much."""
+        """Continues as if it were new, with this seed and position."""
         self.seed, self.position, self.restarts = seed, position, self.restarts + 1
 
     def take(self, amount: int) -> int:
-        """The position before it advances by `amount`."""
+        """Returns the position, and advances it by `amount`."""
         with Stream._lock:
             before = self.position
             self.position += amount

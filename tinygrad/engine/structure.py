@@ -15,16 +15,16 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import names_of
 
-_DETACH = Ops.DETACH  # asked for each node: an enum's members are slow
+_DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow
 _NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
 @dataclass(frozen=True)
 class Structure:
-    """`nodes` are the graph's own, sources first, with known values left out. Among them are its
-    buffers (`params`), its bound variables (`binds`), and what a plan may take as an argument
-    (`numbers`). `form` is all the rest: graphs with one form differ in these only."""
+    """`nodes` are the graph's nodes, sources first, down to known values. They include its buffers
+    (`params`), its bound variables (`binds`), and numbers that a plan may take as arguments
+    (`numbers`). `form` is the rest: graphs with the same form differ only in these."""
 
     roots: tuple[UOp, ...]
     nodes: tuple[UOp, ...]
@@ -39,7 +39,7 @@ class Structure:
         return self.open_sink(())
 
     def open_sink(self, open_numbers: Collection[Number]) -> UOp:
-        """The same with variables, after those, for some of the numbers too: a float's has its
+        """The same, with further variables for some of the numbers; that of a float holds its
         bits."""
         made: dict[UOp, UOp] = {}
         params = {node: i for i, node in enumerate(self.params)}
@@ -49,7 +49,7 @@ class Structure:
             if node.op is Ops.BUFFER:
                 source = (made[node.src[1]],)
                 made[node] = UOp(Ops.PARAM, node.dtype, source, (params[node], node.arg))
-            elif node.op is Ops.DEVICE:  # no node of a plan is a tensor's, or it would keep a value
+            elif node.op is Ops.DEVICE:  # a plan must not keep a tensor's node alive
                 made[node] = node.replace(tag="plan")
             elif node.op is Ops.BIND:
                 _, low, high = node.src[0].arg
@@ -73,17 +73,17 @@ class Structure:
         return UOp.sink(*(made[met(root, made)] for root in self.roots))
 
     def variables(self, open_numbers: Collection[Number]) -> list[tuple[str, int]]:
-        """The values of the sink's variables, and the names of those that have one of their own."""
+        """The values of the sink's variables, and the names of those that have one."""
         named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
         return named + [("", value_of(number)) for number in open_numbers]
 
 
 def resolved(node: UOp) -> UOp:
-    """The node, or the view of storage that holds its value since it was computed. What only says
-    where gradients go (DETACH) is left out: no plan depends on it.
+    """The node, or the view of storage that holds its value. DETACH, which only affects gradients,
+    is left out: no plan depends on it.
 
-    A constant, or 0, 1, 2, ..., is written into the kernel even if somebody's copy of it lies in
-    memory, so a kernel doesn't depend on what else the process has computed."""
+    A constant, or 0, 1, 2, ..., is part of the kernel even if some copy of it is in memory, so a
+    kernel doesn't depend on what else the process has computed."""
     while True:
         if (known := node.known) is not None and node.base.op not in _NUMBERS:
             node = known
@@ -94,8 +94,8 @@ def resolved(node: UOp) -> UOp:
 
 
 def met(node: UOp, nodes: Container[UOp]) -> UOp:
-    """What the walk that gave `nodes` met in this node's place. Another thread may have computed
-    more since then, so what the node is known by now need not be what was met."""
+    """The node that the walk which collected `nodes` met in place of this one. Another thread may
+    have computed more since then, so it may differ from today's."""
     while node not in nodes:
         known = node.known
         assert known is not None or node.op is _DETACH, f"{node.op!r} was not met"
@@ -111,12 +111,13 @@ def nodes_below(roots: Sequence[UOp]) -> list[UOp]:
 
 
 def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> None:
-    """Appends to `order` what the roots still need and is not in `seen` yet, sources first."""
+    """Appends to `order` the nodes that the roots still need and that are not in `seen`, sources
+    first."""
     stack: list[UOp | None] = []
     stack.extend(map(resolved, reversed(roots)))
     while stack:
         node = stack.pop()
-        if node is None:  # what follows has all its sources in place
+        if node is None:  # all sources of what follows are in place
             done = stack.pop()
             assert done is not None
             order.append(done)
@@ -134,7 +135,7 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
 
 
 def nodes_of(op: Ops, nodes: Iterable[UOp]) -> list[UOp]:
-    """Those that are `op`."""
+    """The nodes with this op."""
     return [node for node in nodes if node.op is op]
 
 
@@ -153,10 +154,10 @@ def _without_value(variable: UOp) -> ArgumentError:
 
 
 def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> Structure:
-    """The structure of what the roots still need: all of `nodes`, where that is known already."""
+    """The structure of what the roots still need; `nodes` are its nodes, if known already."""
     if nodes is None:
         nodes = nodes_below(roots)
-    at: dict[UOp, int] = {}  # where in `nodes` each stands: what the form calls it
+    at: dict[UOp, int] = {}  # the position in `nodes`, which the form uses
     form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
@@ -165,7 +166,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     for node in nodes:
         op = node.op
         at[node] = len(at)
-        if op not in _VARIES:  # all of it is part of the form, but for where a box begins
+        if op not in _VARIES:  # all of it is part of the form, except where a box begins
             arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
             form += (op, node.dtype, arg, node.tag, len(node.src))
             for source in node.src:
@@ -173,7 +174,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
                 form.append(at[source])
                 if source in views:  # of a number, which this reader may need fixed
                     numbers.use(node, source)
-        elif op is Ops.BUFFER:  # a UNIQUE, which only tells buffers apart, is no part of a form
+        elif op is Ops.BUFFER:  # a UNIQUE, which only distinguishes buffers, is no part of a form
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
             numbers.add_storage(node)
@@ -181,7 +182,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             binds.append(node)
             form += (op, node.dtype, node.src[0].arg[1:])
         elif op is Ops.CONST:
-            place = node.src[:1]  # whose own it is says nothing of its value
+            place = node.src[:1]  # without the marker that makes it a node of its own
             form += (op, node.dtype, len(place))
             if not numbers.add_constant(node):  # by its text: 0.0 and -0.0 are equal
                 form.append(repr(node.arg))

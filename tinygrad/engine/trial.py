@@ -35,24 +35,25 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.text import parse
 
-BATCH = 1e-3  # seconds that are timed together, at least
+BATCH = 1e-3  # seconds of a batch, at least
 BATCHES = 5
 MOST_REPEATS = 500
 SAMPLE = 1 << 17
-"""Elements of a candidate's result that are compared; all, before it wins."""
+"""Elements of a candidate's result that are compared; all of them before it wins."""
 
 SWEEPS = (4, 64)
-"""Private caches' worth of other memory: more than one holds, and more than all of them do."""
+"""Multiples of the private cache that are written as other memory: more than one cache, and more
+than all of them."""
 
 HOPELESS = 1.5
-"""So many times the limit in the first batch, and a candidate is not timed any further."""
+"""If the first batch takes this many times the limit, the candidate is not timed further."""
 
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""By which two orders of summing may differ, in parts of the value and of the mean magnitude."""
+"""Tolerances for different orders of summation, relative to the value and to the mean magnitude."""
 
 
 class Trial:
-    """One kernel with buffers of its own, and what the reference recipe made of them."""
+    """One kernel with buffers of its own, and the results of the reference recipe."""
 
     def __init__(self, ast: UOp, device: str, reference: str) -> None:
         self.ast, self.device = ast, Device[device]
@@ -83,7 +84,7 @@ class Trial:
         self.reference_plan = self._several(self.reference, self.repeats)
 
     def seconds(self, recipe: str, limit: float) -> float:
-        """The least of a few batches; raises if the result isn't the reference's."""
+        """The least time of a few batches; raises if the result differs from the reference's."""
         key = self._load(recipe)
         self._check(key, SAMPLE)
         made = self._several(key, self.repeats)
@@ -93,9 +94,9 @@ class Trial:
         return least
 
     def ratio(self, recipe: str, rounds: int) -> float:
-        """Its time over the reference's: run again and again, and with other memory touched before
-        each run, so that operands are not in the private cache, or in none. A step meets them in
-        all these ways."""
+        """Its time over the reference's: both in a row, and with other memory touched before each
+        run, so that operands are not in the private cache, or in no cache. A kernel meets all these
+        cases."""
         key = self._load(recipe)
         self._check(key, max(array.size for array in self.expected))
         often = self._several(key, self.repeats), self.reference_plan
@@ -104,7 +105,7 @@ class Trial:
         return worst_ratio((self._condition(*pair, size) for pair, size in ways), rounds)
 
     def _condition(self, candidate: RunnablePlan, reference: RunnablePlan, size: int) -> Condition:
-        """Both, after so many private caches' worth of other memory was written."""
+        """Both, after writing other memory of so many times the private cache's size."""
         sweep = np.zeros(size * self.device.target.cache_l2, np.uint8)
 
         def before() -> None:
@@ -115,7 +116,7 @@ class Trial:
     # ---- one kernel --------------------------------------------------------------------------
 
     def _load(self, recipe: str) -> str:
-        """Compiles the kernel under a recipe; the key under which the device has it."""
+        """Compiles the kernel with a recipe. Returns the key under which the device has it."""
         kernel = apply(self.ast, from_text(recipe))
         own = own_ranges(kernel.src[0])
         self.tasks = turns(loop for loop in own if role_of(loop) == "PARALLEL")
@@ -131,11 +132,11 @@ class Trial:
         return key
 
     def forget(self) -> None:
-        """Gives back the memory of the compiled candidates."""
+        """Frees the memory of the compiled candidates."""
         self.loaded.clear()
 
     def _several(self, key: str, repeats: int) -> RunnablePlan:
-        """The kernel so many times in one native call."""
+        """The kernel, repeated, in one native call."""
         numbers = tuple(range(len(self.storages)))
         names = tuple(map(variable_name, range(len(self.values))))
         step = Step(
@@ -145,8 +146,8 @@ class Trial:
         return RunnablePlan(plan, [key] * repeats)
 
     def _seconds(self, plan: RunnablePlan) -> float:
-        """Of this thread, which runs all tasks: the machine may do other things too. A device with
-        groups is waited for."""
+        """The time of this thread, which runs all tasks, since the machine may be busy. A device
+        with groups is waited for."""
         waits = self.device.target.has_groups
         clock = time.perf_counter if waits else time.thread_time
         start = clock()
@@ -156,7 +157,7 @@ class Trial:
         return (clock() - start) / len(plan.plan.steps)
 
     def _run(self, key: str) -> list[np.ndarray[Any, Any]]:
-        """What the kernel writes where there was something else before."""
+        """What the kernel writes, over other contents."""
         for slot in self.written:
             self.buffers[slot].write(self.given[slot])
         self._several(key, 1).run(self.buffers, self.values, {})
@@ -164,7 +165,7 @@ class Trial:
         return [as_array(buffer, dtype) for buffer, dtype in pairs]
 
     def _check(self, key: str, most: int) -> None:
-        """Compares about `most` elements of each result, from all over it."""
+        """Compares about `most` elements of each result, spread over all of it."""
         for made, wanted in zip(self._run(key), self.expected, strict=True):
             apart = made.size // most | 1
             if not _agree(made[::apart], wanted[::apart]):
@@ -182,7 +183,8 @@ def _agree(made: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
 
 
 def _numbers(dtype: DType, size: int, seed: int) -> np.ndarray[Any, Any]:
-    """What a buffer holds: normal floats; whole numbers are 0 or 1, which any table has."""
+    """The contents of a buffer: normal floats; integers are 0 or 1, which are valid indices of any
+    table."""
     generator = np.random.default_rng(seed)
     if dtypes.is_float(dtype):
         values = generator.standard_normal(min(size, 1 << 20), np.float32)
@@ -192,7 +194,7 @@ def _numbers(dtype: DType, size: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 def answer(request: dict[str, Any], trial: Trial | None) -> tuple[Trial | None, dict[str, Any]]:
-    """What a request gives, and the trial that the next one is about."""
+    """The answer to a request, and the trial that the next one is about."""
     if "kernel" in request:
         if trial is not None:
             trial.forget()
@@ -205,7 +207,7 @@ def answer(request: dict[str, Any], trial: Trial | None) -> tuple[Trial | None, 
 
 
 def main() -> None:
-    """Answers until stdin ends."""
+    """Answers requests until stdin ends."""
     trial: Trial | None = None
     for line in sys.stdin:
         try:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 
 class Turns:
-    """Any number of threads together, or one alone; a thread may enter again inside."""
+    """A lock for any number of threads together, or one alone; a thread may enter it again
+    inside."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Forgets who is inside: in a forked child those threads are not there."""
+        """Resets it: in a forked child the threads inside don't exist."""
         self._free = threading.Condition()
         self._together = self._waiting = 0
         self._alone: int | None = None
@@ -25,7 +26,7 @@ class Turns:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Inside, no other thread is alone."""
+        """Inside, no thread is alone."""
         depth = getattr(self._mine, "depth", 0)
         if depth == 0 and self._alone != threading.get_ident():
             with self._free:
@@ -45,7 +46,7 @@ class Turns:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside, no other thread is. Not to be entered from within `together`."""
+        """Inside, no other thread is. Must not be entered from within `together`."""
         with self._free:
             self._waiting += 1
             try:

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def is_shown(node: UOp) -> bool:
-    """Whether `node` is a view of a BUFFER that lies where the host sees it."""
+    """Whether `node` is a view of a BUFFER in memory that the host can address."""
     bottom = bottom_of(node)
     if bottom.storage is None or address_of(bottom.storage) is None:
         return False
@@ -28,12 +28,12 @@ def is_shown(node: UOp) -> bool:
 
 
 def shown(node: UOp, bottom: UOp) -> Array:
-    """What `node`, a view of the BUFFER `bottom`, shows: NumPy's view of it where that can be."""
+    """The content of `node`, a view of the BUFFER `bottom`: NumPy's view of it if possible."""
     return shown_of(node, bottom, whole_array(bottom))
 
 
 def shown_of(node: UOp, bottom: UOp, array: Array) -> Array:
-    """The same of an array that stands for `bottom`."""
+    """The same for an array in place of `bottom`."""
     for step in steps_between(node, bottom):
         if not all(isinstance(n, int) for n in step.shape):
             raise ShapeError(f"a view of shape {step.shape} on {bottom.device}; legal are numbers")
@@ -42,7 +42,7 @@ def shown_of(node: UOp, bottom: UOp, array: Array) -> Array:
 
 
 def whole_array(bottom: UOp) -> Array:
-    """All elements of a BUFFER; of a file, mapped, so that nothing is read yet."""
+    """All elements of a BUFFER; of a file they are mapped, so that nothing is read yet."""
     buffer = buffer_of(bottom)
     if isinstance(buffer.handle, Region):
         raw = buffer.handle.file.mapped(buffer.handle.offset, buffer.nbytes)
@@ -57,7 +57,7 @@ def _padded(step: UOp, array: Array) -> Array:
 def _windowed(step: UOp, array: Array) -> Array:
     given = {axis: (before, after) for axis, *_, before, after in step.arg}
     room = [given.get(axis, (0, 0)) for axis in range(array.ndim)]
-    if any(room_of != (0, 0) for room_of in room):  # below 0 it is cut off
+    if any(room_of != (0, 0) for room_of in room):  # negative room cuts off elements
         pairs = zip(room, array.shape, strict=True)
         array = array[tuple(slice(max(-b, 0), n + min(a, 0)) for (b, a), n in pairs)]
         array = np.pad(array, [(max(b, 0), max(a, 0)) for b, a in room])
@@ -65,7 +65,7 @@ def _windowed(step: UOp, array: Array) -> Array:
     for axis, _, stride, dilation, *_ in step.arg:
         taps.append(strides[axis] * dilation)
         strides[axis] *= stride
-    raw = array.view(f"V{array.itemsize}")  # NumPy has no word for some dtypes, as fp8e5m2
+    raw = array.view(f"V{array.itemsize}")  # NumPy lacks some dtypes, such as fp8e5m2
     return np.lib.stride_tricks.as_strided(raw, step.shape, (*strides, *taps)).view(array.dtype)
 
 

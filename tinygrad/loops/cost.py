@@ -17,18 +17,18 @@ from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations on elements, and bytes read and written if every buffer is touched once."""
+    """Operations on elements, and the bytes read and written if every buffer is touched once."""
 
     operations: int
     bytes: int
 
 
 NARROW = 8
-"""Operations that round a result to a float narrower than float32, roughly."""
+"""The approximate number of operations that round a result to a float narrower than float32."""
 
 
 def weight(node: UOp) -> int:
-    """Operations on one element that this node is made of."""
+    """The number of operations on one element that this node stands for."""
     if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise:
         return 0
     rounds = dtypes.is_float(node.dtype) and node.dtype.itemsize < 4
@@ -36,12 +36,13 @@ def weight(node: UOp) -> int:
 
 
 def turns(loops: Iterable[UOp]) -> int:
-    """How often something inside these loops happens, limits aside."""
+    """How often the body of these loops runs; limits are ignored."""
     return prod(size_of(loop) for loop in loops)
 
 
 def estimate(kernel: UOp) -> Cost:
-    """The cost of one kernel, before or after a recipe; of all members of a bundle."""
+    """The cost of one kernel, before or after its recipe is applied; for a bundle, of all
+    members."""
     if kernel.op is Ops.BUNDLE:
         costs = [estimate(each) for each in kernels_of(kernel)]
         return Cost(sum(cost.operations for cost in costs), sum(cost.bytes for cost in costs))
@@ -64,7 +65,7 @@ def estimate(kernel: UOp) -> Cost:
 
 
 def work(kernel: UOp) -> int:
-    """Operations and accesses: what the size of a task is measured in."""
+    """Operations plus accesses: the measure of the size of a task."""
     total = 0
     for node in nodes_of(kernel):
         if node.dtype is dtypes.index:

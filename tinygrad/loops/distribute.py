@@ -24,17 +24,18 @@ def distribute(
     depth: Sequence[str],
     unit: str,
 ) -> UOp:
-    """A sum of a unit's products is dealt out to the lanes of a warp: each reads the elements that
-    the unit wants from it, and has those of the result that the unit leaves to it.
+    """Distributes a sum of a unit's products over the lanes of a warp. Each lane reads the operand
+    elements that the unit expects from it, and holds the elements of the result that the unit
+    leaves in it.
 
-    Requires: `rows` and `columns` are loops of the output, and `depth` of one REDUCE that
-    `tensorise` gave to the unit, as the unit's row has the parts of these axes; lanes' parts of the
-    output are LANEs.
+    Requires: `rows` and `columns` are loops of the output, and `depth` are loops of one REDUCE that
+    `tensorise` gave to the unit. Each axis is split into the parts that the unit's row lists.
+    Output loops that are a lane's parts have the role LANE.
 
         s += wmma(a(m, k), b(k, n))   becomes   s += wmma(a(m, mine), b(mine, other))
 
-    where the part of k that lanes tell apart is no loop any more: a lane has its own. A unit that
-    reads staged operands itself is told the loops that it runs over, and nothing else changes.
+    The part of k that differs from lane to lane is no longer a loop: each lane has its own. If the
+    unit reads staged operands itself, it is only told the loops that it runs over.
 
     >>> from tinygrad.base.dtype import dtypes
     >>> from tinygrad.loops.drawing import draw, product
@@ -63,15 +64,15 @@ def distribute(
     if len(owners) != 1:
         raise ArgumentError(f"distribute: {tuple(depth)} are not the loops of one sum by {unit}")
     (owner,), product = owners, term_of(owners[0])
-    if row.is_staged:  # the unit reads its operands where they lie
+    if row.is_staged:  # the unit reads its operands from where they lie
         src = (*product.src, *row_loops, *column_loops, *depth_loops)
         made = UOp(Ops.WMMA, row.out, src, unit)
         return replaced(kernel, {owner: owner.with_src((made, *own_ranges(owner)))})
-    lane = build({loop: stride for stride, loop in digits.items()})  # its number in the warp
+    lane = build({loop: stride for stride, loop in digits.items()})  # the lane's number in the warp
     along = _changes(depth_loops, held.depth, lane)
     items = _items(row_loops, held.rows) | _items(column_loops, held.columns)
     a, b = product.src
-    if held.a != held.rows:  # lanes hold the operand's rows by other parts than the result's
+    if held.a != held.rows:  # lanes split the operand's rows otherwise than the result's
         a = replaced(a, _split_up(row_loops, held.rows, _place(held.a, lane, items)))
     if held.b != held.columns:
         b = replaced(b, _split_up(column_loops, held.columns, _place(held.b, lane, items)))
@@ -94,13 +95,13 @@ def _loops_of(kernel: UOp, unit: str, names: Sequence[str], parts: Sequence[Part
 
 
 def _is_by(node: UOp, unit: str) -> bool:
-    """Whether it is a sum of that unit's products."""
+    """Whether the node is a sum of that unit's products."""
     is_sum = node.op is Ops.REDUCE and term_of(node).op is Ops.WMMA
     return is_sum and term_of(node).arg == unit
 
 
 def _digits(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[int, UOp]:
-    """The loops that are digits of the lane's number, by stride."""
+    """The loops that are digits of the lane's number, by their stride."""
     pairs = zip(loops, parts, strict=True)
     return {stride: loop for loop, (_, _, stride) in pairs if stride}
 
@@ -112,13 +113,13 @@ def _items(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[str, UOp]:
 
 
 def _changes(loops: Sequence[UOp], parts: Sequence[Part], lane: UOp) -> dict[UOp, UOp]:
-    """Loops over lanes' parts, and what this lane has in their place."""
+    """Loops over lanes' parts, and the expressions of this lane that replace them."""
     pairs = zip(loops, parts, strict=True)
     return {loop: modulo(divide(lane, stride), size) for loop, (_, size, stride) in pairs if stride}
 
 
 def _place(parts: Sequence[Part], lane: UOp, items: dict[str, UOp]) -> UOp:
-    """The index along an axis of what this lane has."""
+    """The index of this lane's element along an axis."""
     total = number(0)
     for name, size, stride in parts:
         digit = modulo(divide(lane, stride), size) if stride else items[name]
@@ -127,7 +128,7 @@ def _place(parts: Sequence[Part], lane: UOp, items: dict[str, UOp]) -> UOp:
 
 
 def _split_up(loops: Sequence[UOp], parts: Sequence[Part], place: UOp) -> dict[UOp, UOp]:
-    """The loops of an axis, and what they are at a place along it."""
+    """The loops of an axis, and their values at a position along it."""
     changes, inside = {}, 1
     for loop, (_, size, _) in reversed(list(zip(loops, parts, strict=True))):
         changes[loop] = modulo(divide(place, inside), size)

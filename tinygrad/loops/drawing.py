@@ -13,8 +13,8 @@ from tinygrad.uop.op import Ops
 
 
 def draw(kernel: UOp) -> None:
-    """Prints the loops of each stage, reduction and store, a line each, and what else a recipe
-    said.
+    """Prints the loops of each stage, reduction and store, one line for each, and then the other
+    facts that a recipe added.
 
     >>> draw(scaled(4, 8))
     store: i:4, j:8

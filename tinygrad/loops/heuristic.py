@@ -45,11 +45,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 PLANE = 32
-"""Vectors of pixels that make a plane large: the last ones of its tiles are few beside them."""
+"""Vectors of pixels in a large plane: the partial tiles at its end then hardly matter."""
 
 
 def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """The kernel in its scheduled form, and the recipe that made it so."""
+    """The scheduled kernel, and the recipe that produced it."""
     if NOOPT:
         return kernel, ()
     plan = _planned(kernel, target)
@@ -98,7 +98,7 @@ def _is_in_order(plan: Plan) -> bool:
 
 
 def keep_rows(plan: Plan) -> None:
-    """Shared values are staged, and loops end where nothing follows."""
+    """Stages shared values, and ends loops where only identities would follow."""
     share_values(plan)
     _show_bounds(plan)
     plan.do("trim", tuple(sorted(plan.blocked | plan.edges | plan.planes)))
@@ -106,8 +106,9 @@ def keep_rows(plan: Plan) -> None:
 
 
 def _show_bounds(plan: Plan) -> None:
-    """A loop over what is kept in rows, of which masks see only the rest by a number, is two again:
-    the inner one may start late or stop early. So do the queries of heads that share keys."""
+    """Splits a loop of which masks in stages, or reads of them, use the quotient or remainder by a
+    divisor of its size: the inner loop may then start late or stop early. Queries of heads that
+    share keys are such a case."""
     while (found := _hidden(plan)) is not None:
         loop, divisor = found
         plan.split(name_of(loop), divisor, name_of(loop) + "g")
@@ -124,12 +125,13 @@ def _hidden(plan: Plan) -> tuple[UOp, int] | None:
 
 
 def schedule_small(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """The same with register tiles of half the size: for a kernel of too much text."""
+    """The same with half of the registers, for smaller tiles: for a kernel whose text is too
+    long."""
     return schedule(kernel, replace(target, registers=target.registers // 2))
 
 
 def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
-    """Plain loops, the outer ones as tasks: for a kernel whose vectors could only be put together
+    """Plain loops, the outer ones as tasks: for a kernel whose vectors would have to be assembled
     lane by lane, which makes more text than it saves time."""
     plan = Plan(kernel, target)
     plan.do("drop_single")
@@ -144,10 +146,10 @@ def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
     stage = plan.stages.get(name)
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
-        return  # it is filled for each lane around it: its own loops can't be vectors, too
+        return  # it is filled for each lane of a loop around it, so its own loops can't be vectors
     inside = sums_of(plan.inline(nest.values))
     if stage is not None and any(role_of(r) == "VECTOR" for n in inside for r in own_ranges(n)):
-        for node in inside:  # vectors of a sum that others want, too: all lie along the sums
+        for node in inside:  # vectors of a sum that has several readers: all lie along the sums
             spread_reduction(plan, node, None)
         return
     found = contractions(plan, nest)
@@ -158,7 +160,7 @@ def _nest(plan: Plan, name: str) -> None:
 
 
 def _ordered(plan: Plan) -> None:
-    """Loops that must run in order stay as they are; what runs inside may be vectors."""
+    """Loops that must run in order stay as they are; loops inside may become vectors."""
     loops = plan.nest("store").loops
     if any(node.op is Ops.RUNNING for node in plan.nodes):
         _running(plan)
@@ -175,14 +177,15 @@ def _ordered(plan: Plan) -> None:
 
 
 def _lanes_in_order(plan: Plan, loop: UOp) -> None:
-    """What the turns of a loop in order don't do to memory is done for a vector of them at once."""
+    """The part of a loop in order that does not touch memory is computed for a vector of turns at
+    once."""
     if (lanes := plan.lanes_within(size_of(loop) - 1)) > 1:
         plan.split(name_of(loop), lanes, name_of(loop) + "v", "ORDERED", "VECTOR")
 
 
 def _running(plan: Plan) -> None:
-    """A running reduction: the innermost loop is in order. Vectors lie along what is written; if
-    that is the loop in order, a vector's lanes run within it."""
+    """A running reduction: the innermost loop runs in order. Vectors lie along the elements that
+    are written; if that is the loop in order, a vector's lanes run inside it."""
     merge_loops(plan)
     *outer, in_order = plan.nest("store").loops
     (write, *_) = plan.nest("store").writes
@@ -196,8 +199,9 @@ def _running(plan: Plan) -> None:
 
 
 def _stream_large_outputs(plan: Plan) -> None:
-    """What is larger than the caches is gone from them before it is read again: a kernel that goes
-    through half of what all cores share leaves as little of its results there."""
+    """Writes large outputs past the caches. An output larger than the caches is evicted before it
+    is read again, so a kernel that touches more than half of the shared cache should leave little
+    of its results there."""
     stores = plan.kernel.src
     written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
     slots = {s.src[0].src[0] for s in stores}
@@ -209,8 +213,8 @@ def _stream_large_outputs(plan: Plan) -> None:
 
 
 def _fills_lines(store: UOp) -> bool:
-    """Whether rows begin on cache lines, or where the row before them ended: a line that is written
-    past the cache at one end and through it at the other is moved twice."""
+    """Whether rows begin on cache lines, or where the row before them ended. A line that is written
+    partly past the cache and partly through it is transferred twice."""
     written = store.src[0]
     steps, run = affine(written.src[1])[0], written.dtype.itemsize
     for loop in reversed(own_ranges(store)):
@@ -225,9 +229,9 @@ def _fills_lines(store: UOp) -> bool:
 
 
 def take_apart(plan: Plan) -> None:
-    """A loop that a product's operand sees only in quotients or rests by a divisor of its size is
-    two loops: channels in groups, what a reshape flattened, pixels that a window made side by
-    side. Where one operand sees the quotient and the other one the rest, each goes to its side."""
+    """Splits a loop that a product's operand uses only by quotients or remainders by a divisor of
+    its size: channels in groups, axes that a reshape flattened, pixels that a window placed side by
+    side. If one operand uses the quotient and the other the remainder, each gets its own loop."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
         outer = name_of(loop)
@@ -250,8 +254,8 @@ def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
 
 
 def _packed_sums(plan: Plan) -> set[UOp]:
-    """Loops of sums along which a factor is made of what lies in blocks: numbers of less than a
-    byte, with scales between them. All that is read for it moves in no fixed step."""
+    """Loops of sums along which a factor is unpacked from blocks: numbers of less than a byte, with
+    scales between them. No read of the factor advances in constant steps."""
     return {
         loop
         for node in plan.sums
@@ -279,7 +283,7 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
 
 
 def merge_loops(plan: Plan) -> None:
-    """Adjacent loops that every access steps through as if they were one, become one."""
+    """Merges adjacent loops that every access steps through as through one."""
     while (pair := _mergeable(plan)) is not None:
         outer, inner = names(pair)
         plan.merge(outer, inner, "p")
@@ -299,12 +303,12 @@ def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
 
 
 def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether p = outer*size + inner serves every use of the two.
+    """Whether p = outer*size + inner can replace both loops in every use.
 
-    In a kernel that reduces, guards may take the quotient of p: convolutions merge their pixels,
-    because a masked vector over merged pixels is what packing wants. If rows of pixels are shorter
-    than a vector, addresses may take it too; if they are no whole number of vectors, or few, those
-    of what is packed may.
+    In a kernel that reduces, guards may use the quotient of p: convolutions merge their pixels,
+    because packing works best with a masked vector over merged pixels. If rows of pixels are
+    shorter than a vector, addresses may use it, too. If rows are not a whole number of vectors, or
+    few, the addresses of packed operands may.
     """
     width, pair = size_of(inner), {outer, inner}
     reduces = bool(plan.sums)
@@ -337,8 +341,8 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
 
 
 def _planes(plan: Plan, closer: UOp) -> list[UOp]:
-    """The loop around a plane of pixels that is large without it, if masks of a sum see it. Merged
-    with the pixels it would only hide where a tap is border for all of them."""
+    """The loop around a plane of pixels that is large by itself, if masks of a sum depend on it.
+    Merged with the pixels, it would only hide that a tap is border for all of them."""
     if closer.op is not Ops.STORE or not plan.sums or plan.stages or plan.target.has_groups:
         return []
     loops, inside = [*own_ranges(closer)], 1
@@ -349,7 +353,8 @@ def _planes(plan: Plan, closer: UOp) -> list[UOp]:
 
 
 def _packed(plan: Plan) -> frozenset[UOp]:
-    """What products lay out in panels: it is read in steady steps, wherever it came from."""
+    """The values that products pack into panels: panels are read in constant steps, however the
+    values are read."""
     found: set[UOp] = set()
     for one in contractions(plan, plan.nest("store")):
         found.update(one.columns.toposort())
@@ -358,10 +363,10 @@ def _packed(plan: Plan) -> frozenset[UOp]:
 
 def _bounds_another(plan: Plan, comparison: UOp, pair: set[UOp]) -> bool:
     """Whether a long reduction beside these loops may end where the comparison says, and early for
-    a good part of their turns (a causal mask, not a convolution's edge): a quotient would hide
+    a large part of their turns (a causal mask, not a convolution's border). A quotient would hide
     that."""
     here = pair.union(plan.nest("store").loops)
-    turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps are few
+    turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps have few turns
     others = (size_of(r) for r in comparison.ranges if r not in here)
     return turns > UNROLL_WHOLE and any(UNROLL_WHOLE < size <= 4 * turns for size in others)
 

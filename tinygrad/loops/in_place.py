@@ -14,17 +14,17 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LAYING_OUT = 2
-"""Cycles that it takes to lay out one element of the rows in another order of loops."""
+"""Cycles to lay out one element of the rows in another order of loops."""
 
 STRIDED_ROWS = 0.05
-"""What rows that are not laid out cost, as a part of the whole."""
+"""The cost of rows that are not laid out, relative to the whole product."""
 
 LEAST_TURNS = 4
-"""A mask is made for at least so many turns."""
+"""The least number of turns that share a mask."""
 
 
 def may_stay(nest: Nest, columns: UOp, loops: Sequence[UOp]) -> bool:
-    """Whether the columns of a product over `loops` can be read where they are, under few masks."""
+    """Whether the columns of a product over `loops` can be read where they lie, with few masks."""
     gate = _gate(columns)
     if gate is None or columns.src[0].op is not Ops.PARAM or step(columns, nest.loops[-1]) != 1:
         return False
@@ -34,13 +34,14 @@ def may_stay(nest: Nest, columns: UOp, loops: Sequence[UOp]) -> bool:
 
 
 def masks_outside(columns: UOp, loops: Sequence[UOp]) -> list[UOp]:
-    """The loops of a reduction, those that the mask of its columns depends on outermost."""
+    """The loops of a reduction, reordered: those that the mask of its columns depends on come
+    outermost."""
     gate = _gate(columns)
     return sorted(loops, key=lambda r: gate is None or r not in gate.ranges)
 
 
 def laying_out(nest: Nest, rows: UOp) -> float:
-    """What it costs to lay out the rows once, as a part of the whole."""
+    """What it costs to lay out the rows once, as a fraction of the whole product."""
     return 16 * LAYING_OUT / turns(r for r in nest.loops if r not in rows.ranges)
 
 
@@ -62,6 +63,6 @@ def is_window(value: UOp) -> bool:
 
 
 def steps_apart(read: UOp, loop: UOp) -> int:
-    """Turns of a loop within which a read moves in even steps; 0: in all."""
+    """The number of turns of a loop within which a read moves in even steps; 0 means all turns."""
     parts = divisions(flat_offset(read).toposort())
     return min((number for index, number in parts if index is loop), default=0)

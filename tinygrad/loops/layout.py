@@ -14,10 +14,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 OWN = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
-"""Where the ranges that a node closes begin among its sources."""
+"""The position of the first range that a node closes, among its sources."""
 
 LONGEST_STEP = 4
-"""Lanes of a read that are so many elements apart at most are whole vectors and shuffles."""
+"""The largest step of a read, in elements, that is done by whole vectors and shuffles."""
 
 LINE = 64
 """Bytes of a cache line, for the layout of staged rows."""
@@ -25,7 +25,8 @@ LINE = 64
 
 @lru_cache(maxsize=64)
 def nodes_of(kernel: UOp) -> tuple[UOp, ...]:
-    """The kernel's nodes, sources first; walked once for all who ask about the same kernel."""
+    """The kernel's nodes, sources first. They are collected once for all callers that ask about the
+    same kernel."""
     return tuple(kernel.toposort())
 
 
@@ -35,17 +36,17 @@ def name_of(loop: UOp) -> str:
 
 
 def role_of(loop: UOp) -> str:
-    """LOOP, PARALLEL, VECTOR, ...: how a RANGE is run."""
+    """How a RANGE runs: LOOP, PARALLEL, VECTOR, ..."""
     return str(loop.arg[1])
 
 
 def size_of(loop: UOp) -> int:
-    """How many turns a RANGE has at most, limits aside."""
+    """The largest number of turns of a RANGE; limits are ignored."""
     return int(loop.src[0].vmax)
 
 
 def is_plain_loop(loop: UOp) -> bool:
-    """Whether it is a LOOP of fixed size without limits."""
+    """Whether the loop is a LOOP of fixed size without limits."""
     return role_of(loop) == "LOOP" and len(loop.src) == 1
 
 
@@ -55,8 +56,8 @@ def own_ranges(node: UOp) -> tuple[UOp, ...]:
 
 
 def stores_of(kernel: UOp) -> dict[str, list[UOp]]:
-    """The STOREs by their loops: "store" are those that have the loops of the first, "store1" those
-    of the first that has others, and so on."""
+    """The STOREs grouped by their loops: "store" are those with the loops of the first STORE,
+    "store1" those with the loops of the first of the others, and so on."""
     found: dict[tuple[UOp, ...], list[UOp]] = {}
     for store in kernel.src:
         found.setdefault(own_ranges(store), []).append(store)
@@ -64,28 +65,30 @@ def stores_of(kernel: UOp) -> dict[str, list[UOp]]:
 
 
 def term_of(reduce: UOp) -> UOp:
-    """What a REDUCE takes in."""
+    """The value that a REDUCE takes in."""
     value = reduce.src[0]
     return value.src[0] if value.op is Ops.RESCALE else value
 
 
 def factor_of(reduce: UOp) -> UOp | None:
-    """What a REDUCE multiplies its sum by before each turn of its first loop."""
+    """The factor by which a REDUCE multiplies its sum before each turn of its first loop; None
+    without one."""
     return reduce.src[0].src[1] if reduce.src[0].op is Ops.RESCALE else None
 
 
 def fills_itself(node: UOp) -> bool:
-    """Whether this is a STAGE that its first reader fills."""
+    """Whether the node is a STAGE that its first reader fills."""
     return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
 
 
 def accumulates(node: UOp) -> bool:
-    """Whether this is a STAGE that holds a REDUCE's sums while its loops run around the stage's."""
+    """Whether the node is a STAGE that holds the sums of a REDUCE whose loops run around the
+    stage's."""
     return node.op is Ops.STAGE and bool(option(node, "acc"))
 
 
 def stays_in_registers(stage: UOp) -> bool:
-    """Whether a STAGE takes no memory: its value stands where it is read."""
+    """Whether a STAGE takes no memory: its value is computed where it is read."""
     return bool(stage.arg[1] == "REG")
 
 
@@ -95,13 +98,13 @@ def option(stage: UOp, key: str, default: Any = None) -> Any:
 
 
 def fact(sink: UOp, key: str) -> tuple[Any, ...]:
-    """One of the facts that a SINK carries: "trim" or "prefetch"."""
+    """The values of a fact that a SINK carries, such as "trim" or "prefetch"."""
     return next((value for name, value in sink.arg or () if name == key), ())
 
 
 @lru_cache(maxsize=4096)
 def strides(stage: UOp) -> tuple[int, ...]:
-    """Elements from one turn of each range to the next, padding included."""
+    """Elements between consecutive turns of each range, padding included."""
     loops = own_ranges(stage)
     extra = dict(option(stage, "pad", ()))
     steps = [1] * len(loops)
@@ -111,7 +114,7 @@ def strides(stage: UOp) -> tuple[int, ...]:
 
 
 def elements(stage: UOp) -> int:
-    """How much memory a stage takes, in elements."""
+    """The number of elements of memory that a stage takes."""
     loops = own_ranges(stage)
     return strides(stage)[0] * size_of(loops[0]) if loops else 1
 
@@ -125,7 +128,8 @@ def flat_offset(access: UOp) -> UOp:
 
 
 def element(stage: UOp, *at: UOp) -> UOp:
-    """The INDEX that reads a stage there; in the turn of its own loops where nothing is said."""
+    """The INDEX that reads a stage at `at`; without it, at the current turn of the stage's own
+    loops."""
     at = at or own_ranges(stage)
     return UOp(Ops.INDEX, stage.dtype, (stage, *at), len(at))
 
@@ -143,12 +147,13 @@ def indices(access: UOp) -> tuple[UOp, ...]:
 
 
 def gate_of(access: UOp) -> UOp | None:
-    """The bool under which an INDEX reads; None if it always does."""
+    """The bool under which an INDEX reads; None if it always reads."""
     return access.src[1 + access.arg] if len(access.src) > 1 + access.arg else None
 
 
 def step(access: UOp, loop: UOp) -> int | None:
-    """How many elements an INDEX moves with each turn of `loop`; None: in no fixed step."""
+    """How many elements an INDEX advances with each turn of `loop`; None if the step is not
+    constant."""
     terms, _ = affine(flat_offset(access))
     found = 0
     for term, k in terms.items():
@@ -170,15 +175,16 @@ def sums_of(nodes: Iterable[UOp]) -> list[UOp]:
 
 
 def divisions(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, int]]:
-    """What index expressions among these nodes take the quotient or the rest of, and by which
-    number."""
+    """The dividends and divisors of the quotients and remainders in index expressions among these
+    nodes."""
     for node in nodes:
         if node.op in (Ops.IDIV, Ops.MOD) and is_index(node) and node.src[1].op is Ops.CONST:
             yield node.src[0], int(node.src[1].arg)
 
 
 def linear(use: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether an index expression steps through both loops as through one; or knows neither."""
+    """Whether an index expression steps through both loops as through one, or depends on
+    neither."""
     if not is_index(use):
         return not {outer, inner} & use.ranges
     terms, _ = affine(use)
@@ -188,7 +194,8 @@ def linear(use: UOp, outer: UOp, inner: UOp) -> bool:
 
 
 def goes_as_one(value: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether all that a value is made of steps through two plain loops as through one."""
+    """Whether everything that a value is computed from steps through two plain loops as through
+    one."""
     if not (is_plain_loop(outer) and is_plain_loop(inner)):
         return False
     for node in value.toposort():
@@ -202,25 +209,26 @@ def goes_as_one(value: UOp, outer: UOp, inner: UOp) -> bool:
 
 
 def below_bits(value: UOp) -> UOp:
-    """What a value is that is taken bit for bit as one of another dtype of its size."""
+    """A value without its bitcasts between dtypes of one size."""
     while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
         value = value.src[0]
     return value
 
 
 def steady(access: UOp, loop: UOp) -> bool:
-    """Whether a vector along `loop` reads this INDEX by whole vectors."""
+    """Whether a vector along `loop` reads this INDEX as whole vectors."""
     found = step(access, loop)
     return found is not None and abs(found) <= LONGEST_STEP
 
 
 def overlaps(stage: UOp) -> bool:
-    """Whether lanes beyond the end of a row would fall into the next one."""
+    """Whether lanes beyond the end of a row would reach into the next row."""
     return any(extra < 0 for _, extra in option(stage, "pad", ()))
 
 
 def row_padding(row_elements: int, itemsize: int) -> int:
-    """Extra elements so that rows start on a cache line and don't fall on the same sets."""
+    """Extra elements for each row, so that rows start on cache lines and don't all map to the same
+    sets."""
     line = max(1, LINE // itemsize)
     padded = -(-row_elements // line) * line
     if padded * itemsize % 4096 == 0:

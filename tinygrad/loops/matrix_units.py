@@ -16,19 +16,19 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 
 Part = tuple[str, int, int]
-"""(name, size, stride): a digit of an index. stride 0: elements that a lane holds; else a digit of
-the lane's number in its warp."""
+"""(name, size, stride): a digit of an index. With stride 0 it counts elements that a lane holds,
+else it is a digit of the lane's number in its warp."""
 
 
 @dataclass(frozen=True)
 class Fragments:
     """How the lanes of a warp hold the matrices of a unit that all of them execute together.
 
-    An index along an axis is made of its parts, slowest first. `rows` and `columns` are those of
-    the result, `depth` that of both operands; `a` and `b` are the axes that operands have beside
-    it. The names in `a_items`, `b_items` and `out_items` are a lane's elements in their order.
-    Operands are given as words of 32 bits; or lanes hold none of them, and the unit reads LOCAL
-    memory itself (`MatrixUnit.is_staged`).
+    An index along an axis is composed of its parts, slowest first. `rows` and `columns` are the
+    parts of the result's axes, `depth` those of the axis that both operands share; `a` and `b` are
+    the other axes of the operands. The names in `a_items`, `b_items` and `out_items` are the
+    elements that a lane holds, in order. Operands are given as 32-bit words; or lanes hold none of
+    them, and the unit reads LOCAL memory itself (`MatrixUnit.is_staged`).
     """
 
     rows: tuple[Part, ...]
@@ -42,8 +42,8 @@ class Fragments:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """All loops over what a lane holds: of the result, then along the depth. Where the unit
-        reads operands itself, all loops that it runs over."""
+        """All loops over what a lane holds: those of the result, then those along the depth. If the
+        unit reads operands itself, all loops that it runs over."""
         if not self.a_items:
             return tuple(name for name, *_ in (*self.rows, *self.columns, *self.depth))
         inside = (name for name, _, stride in self.depth if not stride)
@@ -54,10 +54,10 @@ class Fragments:
 class MatrixUnit:
     """out[rows, columns] += a[rows, depth] * b[depth, columns].
 
-    `feature` must be among the target's features or native facts. Memory order, where no lanes hold
-    them together: a is [rows][depth]; b is
-    [depth / pack][columns][pack], so that `pack` neighbours along depth lie together (VNNI order);
-    out is [rows][columns]. With one row, a may also be given for each column: [columns][depth].
+    `feature` must be among the target's features or native facts. Memory order, unless lanes hold
+    the operands together: a is [rows][depth]; b is [depth / pack][columns][pack], so that `pack`
+    neighbours along depth are adjacent (VNNI order); out is [rows][columns]. With one row, a may
+    also be given for each column: [columns][depth].
     """
 
     name: str
@@ -74,8 +74,8 @@ class MatrixUnit:
 
     @property
     def inside(self) -> list[int]:
-        """The sizes of the loops along the sum that run inside one instruction: words, and what
-        lies in a word; those of one turn are left out. None where lanes hold them."""
+        """The sizes of the loops along the sum that run inside one instruction: over words, and
+        within a word. Loops of one turn are left out. Empty if lanes hold the operands."""
         if self.held is not None:
             return []
         return [size for size in (self.depth // self.pack, self.pack) if size > 1]
@@ -83,13 +83,14 @@ class MatrixUnit:
     @property
     def is_staged(self) -> bool:
         """Whether the unit reads its operands from LOCAL memory itself, where they lie in rows of
-        ROW bytes (`codegen/access`), while its lanes do something else: a sum is there when they
-        have waited for it. Elements of two bytes may lie along either axis."""
+        ROW bytes (`codegen/access`). It runs asynchronously: the lanes must wait before they use a
+        sum. Elements of two bytes may lie along either axis."""
         return self.held is not None and not self.held.a_items
 
     @property
     def is_tile(self) -> bool:
-        """Whether operands and result live in tile registers, which only load and store whole."""
+        """Whether operands and result live in tile registers, which can only be loaded and stored
+        whole."""
         return self.rows > 1 and self.lanes == 1
 
 
@@ -98,8 +99,8 @@ _I8, _U8, _I16, _I = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
 
 
 def _mma(depth: int, words: int, pack: int) -> Fragments:
-    """NVIDIA's layout (PTX ISA, "Matrix Fragments for mma.m16n8k16"): a lane is 4*g + t, and along
-    the depth has `pack` neighbours in each of `words` words."""
+    """NVIDIA's layout (PTX ISA, "Matrix Fragments for mma.m16n8k16"): a lane's number is 4*g + t.
+    Along the depth it has `pack` neighbours in each of `words` words."""
     neighbours: tuple[Part, ...] = (("p", pack, 0),) if pack > 1 else ()
     last = tuple(name for name, _, _ in neighbours)
     rows: tuple[Part, ...] = (("i", 2, 0), ("g", 8, 4))
@@ -117,9 +118,9 @@ def _mma(depth: int, words: int, pack: int) -> Fragments:
 
 
 def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
-    """AMD's layouts (ISA documents of CDNA 3, RDNA 3 and 4): a lane has a row of a and a column of
-    b, both numbered by its last four bits, and pairs `p` of words `w` of them along the depth; of
-    the result it has one column, and the rows that the rest of its number and its items say."""
+    """AMD's layouts (ISA documents of CDNA 3, RDNA 3 and 4). A lane has a row of a and a column of
+    b, both numbered by its last four bits, and along the depth the elements `p` of words `w`. Of
+    the result it has one column, and the rows that the rest of its number and its items give."""
     return Fragments(
         rows=rows,
         columns=(("c", 16, 1),),
@@ -134,7 +135,7 @@ def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
 
 def _wgmma(columns: int, depth: int) -> Fragments:
     """NVIDIA's layout for four warps (PTX ISA, "Register Fragments for wgmma.mma_async"): warp w
-    has 16 rows, and within them what `_mma` says; operands are staged in blocks of 64."""
+    has 16 rows, laid out as in `_mma`; operands are staged in blocks of 64."""
     return Fragments(
         rows=(("w", 4, 32), ("i", 2, 0), ("g", 8, 4)),
         columns=(("h", columns // 64, 0), ("c", 8, 0), ("t", 4, 1), ("e", 2, 0)),
@@ -177,7 +178,7 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("wmma12.bf16", "wmma12", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("wmma12.f16", "wmma12", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("mma.tf32", "tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
-    # four warps; operands of one size of rows, results of several sizes
+    # four warps; operands all have the same number of rows, results have several sizes
     *(
         MatrixUnit(f"wgmma.{kind}.{n}", feature, a, a, out, 64, n, depth, 1, 128, _wgmma(n, depth))
         for kind, feature, a, out, depth in (
@@ -193,12 +194,12 @@ ROWS: tuple[MatrixUnit, ...] = (
 UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}
 
 SHIFTED = {dtypes.int8: dtypes.uint8}
-"""What a row that wants the unsigned type of a can do with the signed one: see `tensorise`."""
+"""Signed types that are converted for a row which takes a as unsigned: see `tensorise`."""
 
 
 def register(unit: MatrixUnit) -> None:
-    """Adds a row; its name is then known to recipes, codegen and the interpreter. ArgumentError if
-    another unit has the name, or if words don't divide its depth."""
+    """Adds a row: recipes, codegen and the interpreter then know its name. ArgumentError if another
+    unit has the name, or if words don't divide its depth."""
     if unit.depth % unit.pack or min(unit.rows, unit.columns, unit.depth) < 1:
         raise ArgumentError(f"matrix unit {unit}: legal is a depth that `pack` divides")
     known = UNITS.setdefault(unit.name, unit)
@@ -207,8 +208,8 @@ def register(unit: MatrixUnit) -> None:
 
 
 def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixUnit]:
-    """The rows that the target has for these operands, the largest first; those that take `a` as
-    it is before those that take it shifted."""
+    """The units that the target has for these operands, the largest first; those that take `a` as
+    it is come before those that need it shifted."""
     has = {part.removeprefix("+") for part in target.features.split(",")} | target.native
     present = [row for row in UNITS.values() if row.feature in has]
     warp = target.warp

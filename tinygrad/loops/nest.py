@@ -24,24 +24,25 @@ SEQUENTIAL = frozenset(("LOOP", "ORDERED", "PARALLEL", "LANE", "GROUP"))
 """Roles whose counter has one value at a time; the others are copies in the text."""
 
 LANES = frozenset(("LANE", "GROUP"))
-"""Those whose turns are side by side: what cuts some of them off is a mask."""
+"""Roles whose turns run side by side: if some turns are cut off, they are masked."""
 
 
 @dataclass(eq=False)
 class Item:
-    """A line of the tree."""
+    """An item of the tree, printed as one or more lines."""
 
 
 @dataclass(eq=False)
 class Scope(Item):
-    """Where values can live: the whole nest, a loop, a copy of one turn, an arm of a branch."""
+    """A scope that values can live in: the whole nest, a loop, a copy of one turn, or an arm of a
+    branch."""
 
     parent: Scope | None
     loop: UOp | None = None
     low: int = 0
     high: int = 0  # of the counter, inclusive
     items: list[Item] = field(default_factory=list)
-    done: set[UOp] = field(default_factory=set)  # REDUCEs and STAGEs that stand here
+    done: set[UOp] = field(default_factory=set)  # REDUCEs and STAGEs computed here
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -50,10 +51,10 @@ class Scope(Item):
 
 @dataclass(eq=False)
 class Loop(Scope):
-    """Turns from `low`, or `start` if that is later, to the least of `ends` (expressions) and
-    high + 1; at least one turn. `guarded`: that one turn may be one too many, and must have no
-    effect. `fewer`: (task, its turn, end), where one turn of a task has another end. Within, the
-    limits `free` cut nothing off."""
+    """A loop. It runs from `low`, or from `start` if that is later, to the least of `ends`
+    (expressions) and high + 1, and takes at least one turn. `guarded`: this one turn may be one too
+    many, and then must have no effect. `fewer`: (task, its turn, end): in that turn of the task the
+    loop has another end. Inside, the limits `free` cut off nothing."""
 
     ends: tuple[UOp, ...] = ()
     start: UOp | None = None
@@ -64,28 +65,28 @@ class Loop(Scope):
 
 @dataclass(eq=False)
 class Copy(Scope):
-    """One turn, whose number is known: low == high. `guarded`: it may be beyond the last, and must
-    have no effect then."""
+    """One turn, whose number is known: low == high. `guarded`: it may lie beyond the last turn, and
+    then must have no effect."""
 
     guarded: bool = False
 
 
 @dataclass(eq=False)
 class Given(Scope):
-    """All turns of a loop whose counter the launch gives (tasks, lanes)."""
+    """All turns of a loop whose counter the launch provides (tasks, lanes)."""
 
 
 @dataclass(eq=False)
 class Branch(Item):
-    """One of these is done, by a task's counter; their turns follow each other. An arm may do
-    nothing."""
+    """One of the arms runs, chosen by a task's counter; the arms' turns follow each other. An arm
+    may be empty."""
 
     arms: list[Given | Copy]
 
 
 @dataclass(eq=False)
 class Reduce(Item):
-    """The loops of REDUCEs that share them; in place of their Leaf accumulators take values in."""
+    """The loops of the REDUCEs that share them. Its Leaf is where accumulators take in values."""
 
     nodes: tuple[UOp, ...]
     items: list[Item] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Reduce(Item):
 
 @dataclass(eq=False)
 class Fill(Item):
-    """A STAGE is computed; `start` sets the accumulators of one that accumulates."""
+    """Computes a STAGE. `start` sets the accumulators of a stage that accumulates."""
 
     stage: UOp
     items: list[Item] = field(default_factory=list)
@@ -102,7 +103,7 @@ class Fill(Item):
 
 @dataclass(eq=False)
 class Leaf(Item):
-    """The innermost statement of a nest; STAGEs in `filling` are filled by its reads."""
+    """The innermost statement of a nest. STAGEs in `filling` are filled by its reads."""
 
     kind: str  # "store" (or as `stores_of` says), "take" (into accumulators) or "fill"
     filling: frozenset[UOp] = frozenset()
@@ -175,7 +176,7 @@ def _loop(scope: Scope) -> UOp:
 
 
 def axes(ranges: Sequence[UOp]) -> str:
-    """Loops by name, those that are copies in the text with their size and role."""
+    """Loops by name; those that become copies in the text are shown with size and role."""
     return ", ".join(
         name_of(r) + ("" if role_of(r) in SEQUENTIAL else f":{size_of(r)} {role_of(r)}")
         for r in ranges
@@ -183,7 +184,7 @@ def axes(ranges: Sequence[UOp]) -> str:
 
 
 def expression(node: UOp) -> str:
-    """An index expression for a person to read."""
+    """An index expression in readable form."""
     if node.op is Ops.CONST:
         return str(node.arg)
     if node.op in (Ops.RANGE, Ops.DEFINE_VAR):

@@ -60,7 +60,7 @@ def loop_named(kernel: UOp, name: str) -> UOp:
 def loops_alike(
     primitive: str, kernel: UOp, kept: Sequence[str], given: Sequence[str]
 ) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
-    """The loops of two reductions; ArgumentError unless they take the same turns."""
+    """The loops of two reductions; ArgumentError unless the sizes of the loops agree."""
     loops, others = (tuple(loop_named(kernel, n) for n in names) for names in (kept, given))
     if [r.src for r in loops] != [r.src for r in others]:
         sizes = [[size_of(r) for r in own] for own in (loops, others)]

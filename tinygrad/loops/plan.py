@@ -35,25 +35,26 @@ from tinygrad.uop.op import WEIGHT, Ops
 NO_DATA = (dtypes.index, dtypes.void)
 
 SELDOM = 64
-"""What is touched so much more seldom than the rest has no say in how wide vectors are."""
+"""Values that are accessed this many times less often than others don't affect the width of
+vectors."""
 
 WORDS = {Ops.THREEFRY: 4}
-"""Bytes of the words that an op computes with, where these are not its dtype's."""
+"""Bytes of the words that an op computes with, if these are not its dtype's."""
 
 COPIES = 4
 """Vectors that are in flight at once in a stream."""
 
 UNROLL_WHOLE = 16
-"""An axis that is shorter than a vector and not longer than this is written out."""
+"""An axis that is shorter than a vector and not longer than this is unrolled."""
 
 SHORT_VECTORS = (4, 8)
-"""... unless it has so many elements side by side, which then are a short vector."""
+"""... unless it has this many contiguous elements, which are then a short vector."""
 
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of the STOREs or of one STAGE, and the values that stand inside. `is_top`: nothing
-    stands around it, and its loops may be tasks."""
+    """The loops of the STOREs or of one STAGE, and the values inside them. `is_top`: no loops are
+    around it, so its loops may be tasks."""
 
     name: str
     loops: tuple[UOp, ...]
@@ -67,11 +68,11 @@ Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 
 @dataclass
 class Plan:
-    """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
-    loops whose turns say where a sum begins and ends, as those of pixels beside a border.
-    `planes`: loops over planes of pixels, whose turns say that whole taps are border.
-    `added`: stages that add up what blocks of rows give. `halves_are_less`: by vectors of half the
-    size its products would take less time."""
+    """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task.
+    `edges`: loops whose turn decides where a sum begins and ends, such as the loop over pixels near
+    a border. `planes`: loops over planes of pixels, whose turn decides whether whole taps are
+    border. `added`: stages that accumulate the results of blocks of rows. `halves_are_less`: its
+    products would be faster with vectors of half the size."""
 
     kernel: UOp
     target: Target
@@ -89,7 +90,7 @@ class Plan:
         self.lanes = lanes_for(self.kernel, self.target)
 
     def do(self, primitive: str, *args: Any) -> None:
-        """One more step."""
+        """Applies one step."""
         args = tuple(tuple(a) if isinstance(a, list) else a for a in args)
         made = PRIMITIVES[primitive](self.kernel, *args)
         if made is not self.kernel:
@@ -97,47 +98,47 @@ class Plan:
             self.recipe += ((primitive, *args),)
 
     def split(self, loop: str, factor: int, wanted: str, *roles: str) -> str:
-        """A loop in two; the name of the inner one, which is like the wanted one."""
+        """Splits a loop. Returns the name of the inner loop, derived from the wanted one."""
         inner = self.unused(wanted)
         self.do("split", loop, factor, inner, *roles)
         return inner
 
     def merge(self, outer: str, inner: str, base: str) -> str:
-        """Two loops as one; its name."""
+        """Merges two loops. Returns the new loop's name."""
         both = self.numbered(base)
         self.do("merge", outer, inner, both)
         return both
 
     def stage(self, value: UOp, over: Iterable[str], base: str, *how: Any) -> str:
-        """A value is kept over these loops; the stage's name."""
+        """Stages a value over these loops. Returns the stage's name."""
         name = self.numbered(base)
         self.do("stage", self.path(value), tuple(over), name, *how)
         return name
 
     def innermost(self, nest: str, inside: Iterable[str]) -> list[str]:
-        """The nest's loops within all its others, which are returned."""
+        """Moves these loops of the nest inside all others. Returns the others."""
         inside = [*inside]
         outer = [n for n in self.names_in(nest) if n not in inside]
         self.do("order", nest, (*outer, *inside))
         return outer
 
     def give(self, role: str, loops: Iterable[str]) -> None:
-        """All these loops have the role."""
+        """Gives all these loops the role."""
         for loop in loops:
             self.do("role", loop, role)
 
     def mark(self) -> Mark:
-        """All that steps change, for `back_to`."""
+        """The state that steps change, for `back_to`."""
         return self.kernel, self.recipe, self.blocked, self.block_rows, self.kept
 
     def back_to(self, mark: Mark) -> None:
-        """As it was at this mark."""
+        """Restores the state of a mark."""
         self.kernel, self.recipe, self.blocked, self.block_rows, self.kept = mark
 
     # ---- names -----------------------------------------------------------------------------------
 
     def unused(self, base: str) -> str:
-        """`base`, or with a number if the kernel has that name."""
+        """`base`, or `base` with a number if the name is taken."""
         is_taken = base in self.loops or base in self.stages
         return self.numbered(base) if is_taken else base
 
@@ -162,19 +163,20 @@ class Plan:
 
     @property
     def sums(self) -> list[UOp]:
-        """Its REDUCEs."""
+        """The REDUCEs of the kernel."""
         return sums_of(self.nodes)
 
     @property
     def inner_stages(self) -> list[UOp]:
-        """The stages that the stores' nest fills; those in GLOBAL memory were filled before."""
+        """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled
+        before it."""
         before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
         inside = self.kernel.toposort(stop=before)
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
     def nest(self, name: str) -> Nest:
-        """The loops and values of the STOREs ("store", or another name that `stores_of` gives) or
-        of a stage; one that accumulates takes these values in."""
+        """The loops and values of the STOREs ("store", or another name from `stores_of`) or of a
+        stage. For a stage that accumulates, the values are those that it takes in."""
         stage = self.stages.get(name)
         if stage is None:
             stores = stores_of(self.kernel)[name]
@@ -189,11 +191,11 @@ class Plan:
         return names(self.nest(nest).loops)
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
-        """The nodes of these values that aren't inside a stage."""
+        """The nodes of these values that are not inside a stage."""
         return [*_within(self.kernel, tuple(values), is_inline=False)]
 
     def inline(self, values: Iterable[UOp]) -> list[UOp]:
-        """The nodes of these values and of the stages that they fill on the way."""
+        """The nodes of these values, and of the stages that are filled while they are computed."""
         return [*_within(self.kernel, tuple(values), is_inline=True)]
 
     def path(self, node: UOp) -> tuple[int, ...]:
@@ -202,7 +204,7 @@ class Plan:
     # ---- steps that many heuristics take ---------------------------------------------------------
 
     def vectorise(self, loop: str, copies: int, role: str = "UNROLL") -> None:
-        """`loop` becomes turns of `copies` vectors each; a short one is written out instead."""
+        """Splits `loop` into turns of `copies` vectors each. A short loop is unrolled instead."""
         size, role_now = size_of(self.loops[loop]), role_of(self.loops[loop])
         if role_now not in ("LOOP", "PARALLEL"):
             return
@@ -220,14 +222,14 @@ class Plan:
             self.split(loop, lanes, loop + "v", role_now, "VECTOR")
 
     def _is_short_vector(self, loop: str) -> bool:
-        """Whether a loop shorter than a vector is a row of several that all reads go along side by
-        side."""
+        """Whether a loop shorter than a vector should be one short vector: all reads are contiguous
+        along it or don't depend on it."""
         counter = self.loops[loop]
         steps = {*steps_along(self.nodes, counter)}
         return size_of(counter) in SHORT_VECTORS and steps <= {0, 1} and len(self.loops) > 1
 
     def lanes_within(self, size: int) -> int:
-        """How many lanes a vector over an axis of this size has; 1: none."""
+        """How many lanes a vector over an axis of this size has; 1 means no vector."""
         lanes = self.lanes
         if lanes > size and size <= UNROLL_WHOLE:
             return 1
@@ -243,7 +245,7 @@ def _within(kernel: UOp, values: tuple[UOp, ...], is_inline: bool) -> dict[UOp, 
 
 
 def lanes_for(kernel: UOp, target: Target) -> int:
-    """Lanes of a vector of the widest type that the kernel computes with or touches often."""
+    """The lanes of a vector of the widest dtype that the kernel computes with or accesses often."""
     often = {
         node: WEIGHT.get(node.op, 1) * turns(node.ranges)
         for node in nodes_of(kernel)
@@ -265,7 +267,7 @@ def steps_along(nodes: Iterable[UOp], loop: UOp) -> list[int | None]:
 
 
 def reach_along(nodes: Iterable[UOp], loop: UOp) -> int:
-    """The longest known step, forward or back, of all reads that depend on `loop`."""
+    """The longest known step, forward or backward, of all reads that depend on `loop`."""
     return max((abs(s) for s in steps_along(nodes, loop) if s is not None), default=0)
 
 

@@ -75,7 +75,7 @@ def split(
     """One loop becomes two; if the size is no multiple of `factor`, the inner one gets a limit.
 
     Requires: `name` is a LOOP or PARALLEL; `inner` is a new name; factor is at least 1. An ORDERED
-    loop may be split into an ORDERED one of VECTORs, whose lanes store one after the other.
+    loop may be split into an ORDERED one around a VECTOR, whose lanes store one after the other.
 
         for i:100: body(i)
     becomes
@@ -121,7 +121,8 @@ def _divided_up(size: UOp, factor: int) -> UOp:
 
 
 def _split_options(node: UOp, name: str, inner: str) -> UOp | None:
-    """A stage's options that name a split loop: padding moves inward, fill order gets both."""
+    """A stage's options that name a split loop: padding moves to the inner one, the fill order gets
+    both."""
     if node.op is not Ops.STAGE or not node.arg[2]:
         return None
     stage, memory, options = node.arg
@@ -146,8 +147,8 @@ def _split_trim(trim: Any, name: str, factor: int) -> Any:
 def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
     """Two loops, one directly in the other, become one.
 
-    Requires: every node that closes one closes both, side by side, in this order; both are static
-    LOOPs without limits. If they are of a stage, its rows lie without gaps.
+    Requires: every node that closes one of the loops closes both, adjacent and in this order; both
+    are static LOOPs without limits. If they belong to a stage, its rows have no gaps between them.
 
         for i:4: for j:8: body(i, j)
     becomes
@@ -186,11 +187,11 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
 
 
 def role(kernel: UOp, name: str, new: str) -> UOp:
-    """A loop is run in another way: in tasks, as the lanes of a vector, as copies in the text.
+    """Changes how a loop is run: as tasks, as the lanes of a vector, as copies in the text, ...
 
-    Requires: whoever closes the loop may have that role (ROLES); VECTOR and UNROLL are static and
-    small (LARGEST_VECTOR, LARGEST_UNROLL). When the kernel is written out, no LOOP has a limit that
-    counts with one of these; an UNROLL or a VECTOR may.
+    Requires: the node that closes the loop allows this role (ROLES); VECTOR and UNROLL are static
+    and small (LARGEST_VECTOR, LARGEST_UNROLL). When code is emitted, no LOOP may have a limit that
+    depends on one of these; an UNROLL or a VECTOR may.
 
         for i:16: body(i)        becomes        for i:16 VECTOR: body(i)
 
@@ -235,11 +236,11 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
 
 
 def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
-    """The loops of the STOREs ("store", or another name that `stores_of` gives), of the fill of a
-    stage (its name), or of the reduction that has them ("reduce"), outermost first.
+    """Reorders the loops, outermost first, of the STOREs ("store", or another name from
+    `stores_of`), of a stage's fill (its name), or of the reduction that has them ("reduce").
 
-    Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones.
-    A stage's layout stays.
+    Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones. A
+    stage's layout stays the same.
 
         for i: for j: body       becomes        for j: for i: body
 
@@ -291,7 +292,7 @@ def _with_option(stage: UOp, key: str, value: Any) -> UOp:
 
 
 def drop_single(kernel: UOp) -> UOp:
-    """Loops of one turn disappear, and reductions without a loop.
+    """Removes loops of one turn, and reductions without a loop.
 
     ORDERED loops and the layouts of stages stay.
 
@@ -332,11 +333,11 @@ def stage(
     twins: Sequence[str] = (),
 ) -> UOp:
     """The value at `path` is computed for all turns of the loops `over` (its layout, slowest
-    first), kept in `memory`, and read from there wherever it occurred. So is what equals it up to
-    the name of its last loop (`over[-1]`) in the loops `twins`.
+    first), kept in `memory`, and read from there wherever it occurred. So are values in the loops
+    `twins` that are equal to it but for the name of its last loop (`over[-1]`).
 
-    Requires: the value is data, not an index, and depends on every loop in `over`; on no other if
-    `memory` is GLOBAL. Twins have the size of the last loop.
+    Requires: the value is data, not an index, and depends on every loop in `over`, and on no other
+    if `memory` is GLOBAL. Twins have the size of the last loop.
 
         for m: for k: for n: ... b(k, n)
     becomes, with over = (k, n)
@@ -382,7 +383,7 @@ def _staged(
     memory: str,
     options: tuple[tuple[str, Any], ...],
 ) -> UOp:
-    """The read of a new stage that stands for `value`."""
+    """The read of a new stage that replaces `value`."""
     if value.op in (Ops.RANGE, Ops.PARAM, Ops.STAGE, Ops.STORE, Ops.SINK):
         raise ArgumentError(f"stage {name!r}: {value.op!r} is no value that can be kept")
     if value.dtype is dtypes.index or value.dtype is dtypes.void:
@@ -402,7 +403,7 @@ def _staged(
         raise ArgumentError(f"stage {name!r}: GLOBAL, so all loops are its own; missing {outside}")
     loops = [free[n] for n in over]
     copies: dict[UOp, UOp] = {}
-    for loop in sorted(loops, key=lambda r: len(r.ranges)):  # limits name outer ones
+    for loop in sorted(loops, key=lambda r: len(r.ranges)):  # limits refer to outer ones
         src = tuple(replaced(s, copies) for s in loop.src)
         copies[loop] = UOp(Ops.RANGE, loop.dtype, src, (f"{name}.{name_of(loop)}", "LOOP"))
     check_unused(kernel, name, *(name_of(c) for c in copies.values()))
@@ -414,8 +415,9 @@ def _staged(
 
 
 def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
-    """Rows of a stage lie `extra` elements further apart: they start on a cache line and don't
-    fall on the same sets. Or nearer together: what a split cut off is no gap between rows.
+    """Rows of a stage are placed `extra` elements further apart, so that they start on cache lines
+    and don't all map to the same sets. A negative `extra` moves them together: elements that a
+    split cut off leave no gap between rows.
 
     Requires: `loop` is one of the stage's, not its last; rows don't overlap.
 
@@ -440,7 +442,7 @@ def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
 
 
 def _cut_off(stage: UOp, first: int) -> int:
-    """Elements at the end of a row, from range `first` on, that a limit of its last range cuts
+    """The elements at the end of a row, from range `first` on, that a limit of its last range cuts
     off in every row."""
     row, steps = own_ranges(stage)[first:], strides(stage)[first:]
     outer = {r: s for r, s in zip(row[:-1], steps[:-1], strict=True) if size_of(r) > 1}
@@ -450,7 +452,7 @@ def _cut_off(stage: UOp, first: int) -> int:
 
 
 def accumulate(kernel: UOp, path: Sequence[int], over: Sequence[str], name: str) -> UOp:
-    """A REDUCE's accumulators become a stage over the loops `over`, and its loops go outside.
+    """A REDUCE's accumulators become a stage over the loops `over`; the REDUCE's loops run outside.
 
     Requires: the value at `path` is a REDUCE.
 
@@ -477,7 +479,7 @@ def accumulate(kernel: UOp, path: Sequence[int], over: Sequence[str], name: str)
 
 
 def _renamed(trims: Any, loops: set[str], outer: dict[str, str]) -> Any:
-    """Bounds of these loops, where outer loops have other names."""
+    """Bounds of these loops, with outer loops renamed."""
     return tuple(
         (loop, (tuple((outer.get(n, n), k) for n, k in terms), d, f) if loop in loops else bound)
         for loop, bound in trims
@@ -486,10 +488,11 @@ def _renamed(trims: Any, loops: set[str], outer: dict[str, str]) -> Any:
 
 
 def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
-    """A REDUCE takes in parts: what its loops `inner` make is reduced on its own first.
+    """Splits a REDUCE in two: an inner one over the loops `inner`, whose results the outer one
+    takes in.
 
     Requires: the value at `path` is a REDUCE that closes `inner` and another loop, whose limits
-    don't depend on `inner`. Sums are added in another order, which is the recipe's to choose.
+    don't depend on `inner`. Sums are added in another order; a recipe may choose that.
 
         acc = 0; for k: for j: acc += x(k, j)
     becomes
@@ -520,9 +523,9 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 
 
 def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
-    """Loads that step with this loop ask for the line that many turns ahead; all of them, or those
-    whose innermost loop is one of `inside`. Where that is another loop, a turn is long, and the
-    line is brought to the second cache only.
+    """Loads that advance with this loop prefetch the line of `turns` later; all loads, or those
+    whose innermost loop is one of `inside`. If that is another loop, a turn is long, and the line
+    is only brought to the second cache.
 
     Requires: the loops exist.
 
@@ -539,9 +542,9 @@ def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
 
 
 def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
-    """Loops may stop where what follows is the identity of their reduction, for any turn of the
-    loops that are not in `outer`, and start where what precedes is; a stage is filled as far as it
-    is read.
+    """Loops stop as soon as only the identity of their reduction would follow, and skip it at their
+    start, if that holds for every turn of the loops that are not in `outer`. A stage is filled only
+    as far as it is read.
 
         for q: for t:T: s += where(t <= q, x(t), 0)
     becomes, with outer = (q,)
@@ -563,7 +566,7 @@ def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
 
 
 def stream(kernel: UOp) -> UOp:
-    """The outputs are written past the cache: they are larger than it.
+    """The outputs are written past the cache, since they are larger than it.
 
     Requires: nothing.
 

@@ -22,48 +22,50 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_VECTORS, MOST_ROWS = 6, 16
-"""Of the register tiles that are compared: vectors side by side, and rows."""
+"""The largest register tiles that are compared: vectors side by side, and rows."""
 
 FEW_REGISTERS, UNDER_MASK = 16, 5
-"""With so few no mask has one of its own, and what is read under it takes as long as so many loads;
-processors with more have registers for masks."""
+"""With so few registers none is left for a mask, and a masked read costs as much as this many
+loads; processors with more have separate mask registers."""
 
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""
 
 WAYS, SETS = 8, 2048
-"""Rows so many bytes apart share two lines of the first cache, which keeps so many of each."""
+"""Rows `SETS` bytes apart fall on two sets of the first cache, each of which holds `WAYS` lines."""
 
 ADDRESSES, ADDRESS = 4, 1.0
-"""Rows whose addresses stay in registers; cycles for each further one."""
+"""The number of row addresses that stay in registers; cycles for each further one."""
 
-FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
+FRONT_END = 0.15  # cycles that the processor takes to issue one operand
 LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
-"""A panel that takes more than the first part of the private cache is packed in blocks of about the
-second, if the sums so far of all row tiles fit in the third."""
+"""A panel of more than the first fraction of the private cache is packed in blocks of about the
+second, if the partial sums of all row tiles fit in the third."""
 
 NEAR_PANEL, NEAR_TURNS = 0.5, 128
-"""A window's rows come again with each tap. Where registers are few, tiles are small and ask so
-often for the panel that both should stay in the first cache: a block of it is this part of that,
-if it has so many turns of a tile, beside which it is little to fetch its sums and put them back."""
+"""A window's rows are read again with each tap. With few registers tiles are small, and read the
+panel so often that both should stay in the first cache. So a block of the panel has this fraction
+of that cache, if it has this many turns of a tile; the cost of loading and storing sums is then
+small."""
 
 PADDED, PADDED_TILES = 1.25, 4.0
-"""Times its length that a sum may be padded to for a unit: tiles are that much faster."""
+"""For a unit a sum may be padded to this many times its length; to the second number for a unit of
+tiles, since it is that much faster."""
 
 PART_OF_A_LINE = 1.0
-"""Cycles for each vector that is read where it lies and shares its line with the next tile's, for
-which the line may come again."""
+"""Cycles for each vector that is read where it lies and shares its line with the next tile's, since
+the line may have to be loaded again."""
 
 HALVES = 0.85
-"""The part of the time that half vectors take at most where they are worth it: instructions are
-twice as many."""
+"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
+as many instructions."""
 
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
 @dataclass(frozen=True)
 class Product:
-    """A REDUCE over rows[m, k] * columns[k, n]; facts from before anything was split."""
+    """A REDUCE over rows[m, k] * columns[k, n]. The facts are from before anything was split."""
 
     loops: tuple[str, ...]
     inner: UOp
@@ -73,13 +75,13 @@ class Product:
     row_steps: tuple[int | None, ...]
     column_steps: tuple[int | None, ...]
     in_place: bool  # the columns are read where they lie
-    laying_out: float  # what laying out the rows costs, as a part of the whole
-    around: tuple[str, ...] = ()  # loops of the sum that stand around the row tiles
+    laying_out: float  # the cost of laying out the rows, relative to the product
+    around: tuple[str, ...] = ()  # loops of the sum that run around the row tiles
     depth: tuple[str, ...] = ()  # the loops inside a matrix unit's instruction
 
 
 def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
-    """The two factors that a REDUCE sums the product of, if it does."""
+    """The two factors if a REDUCE sums products, else None."""
     value = reduction.src[0]
     while value.op is Ops.CAST:
         value = value.src[0]
@@ -90,8 +92,8 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
 
 
 class Tile(NamedTuple):
-    """Rows and columns whose sums stay in registers, and the cycles of one step along k over all
-    that they are a tile of."""
+    """The rows and columns of a tile whose sums stay in registers, and the cycles that one step
+    along k takes for all tiles together."""
 
     cycles: float
     rows: int
@@ -108,8 +110,8 @@ def register_tile(
     masked: bool = False,
     beside: bool = False,
 ) -> Tile:
-    """The best tile of elements of that size. `run`: so many rows lie in even steps; 0: all.
-    `apart`: bytes from row to row, if they are read where they lie. `masked`: vectors are read
+    """The best register tile for elements of this size. `run`: this many rows are evenly spaced; 0:
+    all. `apart`: bytes from row to row, if rows are read where they lie. `masked`: vectors are read
     under masks. `beside`: tiles lie beside each other in one panel."""
     target = plan.target
     loads = UNDER_MASK if masked and target.registers <= FEW_REGISTERS else 1
@@ -129,9 +131,10 @@ def best_tile(
     loads: int = 1,
     beside: bool = False,
 ) -> Tile:
-    """The tile with the fewest cycles, tails included; m*v accumulators, v vectors and one
-    broadcast fit in the registers. A vector takes as long as so many `loads`; `beside` others in
-    its panel, a tile that is no whole number of lines shares one with the next."""
+    """The tile with the fewest cycles, remainders included. m*v accumulators, v vectors and one
+    broadcast must fit in the registers. A vector read costs as much as `loads` loads. `beside`:
+    tiles lie beside each other in a panel, so one that is no whole number of cache lines shares a
+    line with the next."""
     vectors = ceil(columns / lanes)
     best: Tile | None = None
     for v in range(1, MOST_VECTORS + 1):
@@ -159,8 +162,8 @@ def best_tile(
 
 
 def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> bool:
-    """Whether a processor that computes one of its widest vectors at a time, but two of half their
-    size, is better off with these: much of the last wide one would be empty."""
+    """Whether a processor that computes one of its widest vectors at a time, or two of half the
+    size, is faster with these, because much of the last wide vector would be empty."""
     if target.fma_ports > 1:
         return False
     whole, half = (
@@ -171,8 +174,8 @@ def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> b
 
 
 def _addresses(height: int, run: int) -> int:
-    """How many addresses a tile of rows has that no other one is a fixed distance from, beyond
-    those that there are registers for."""
+    """How many separate addresses the rows of a tile need, since they have no fixed distance from
+    another row, beyond those that there are registers for."""
     if not run or run % height == 0:
         return 0
     count = height // run if height % run == 0 else height
@@ -180,7 +183,8 @@ def _addresses(height: int, run: int) -> int:
 
 
 def _cycles(target: Target, height: int, width: int, loads: int) -> float:
-    """Cycles of one step of a tile: multiply-add ports, load ports, latency; and the front end."""
+    """Cycles of one step of a tile: the slowest of multiply-add ports, load ports and latency, plus
+    the front end."""
     issue = max(
         height * width / target.fma_ports,
         (height + width * loads) / target.load_ports,
@@ -190,7 +194,7 @@ def _cycles(target: Target, height: int, width: int, loads: int) -> float:
 
 
 def panel_block(target: Target, line: int, has_window: bool) -> int:
-    """Bytes of a block of a long panel with so many bytes a turn."""
+    """The bytes of a block of a long panel, of which one turn takes `line` bytes."""
     near = int(NEAR_PANEL * target.cache_l1)
     is_near = has_window and target.registers <= FEW_REGISTERS and near >= NEAR_TURNS * line
     return near if is_near else int(PANEL_BLOCK * target.cache_l2)
@@ -199,8 +203,8 @@ def panel_block(target: Target, line: int, has_window: bool) -> int:
 def is_in_place(
     plan: Plan, nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_loop: UOp, width: int
 ) -> bool:
-    """Whether `width` columns of this product over `loops` are better read where they are than from
-    a packed panel."""
+    """Whether it is cheaper to read `width` columns of this product over `loops` where they lie
+    than from a packed panel."""
     if not may_stay(nest, columns, loops):
         return False
     height, itemsize = size_of(row_loop), columns.dtype.itemsize
@@ -256,13 +260,13 @@ def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product |
 
 
 def tensorised(plan: Plan, column: str, one: Product) -> Product:
-    """The product by a vector unit, if the target has one for its dtypes."""
+    """The product on a vector unit, if the target has one for its dtypes."""
     found = unit_of(plan, column, one, is_tile=False)
     return one if found is None else take_unit(plan, one, *found)
 
 
 def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
-    """The product by this unit, whose first operand is factor number `rows`."""
+    """The product on this unit, whose first operand is factor number `rows`."""
     name = name_of(one.inner)
     depth = fit(plan, name, unit, rows)
     pack = depth[-1]
@@ -272,7 +276,7 @@ def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
 
 
 def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
-    """Makes the products along loop `name` the unit's. Returns the loops inside an instruction."""
+    """Gives the products along loop `name` to the unit. Returns the loops inside an instruction."""
     plan.do("extend", name, unit.depth)
     wanted = name + ("d" if unit.depth > unit.pack else "p")
     if len(unit.inside) == 1:
@@ -289,24 +293,24 @@ def _memory_of(bits: UOp) -> UOp:
 
 
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
-    """The unit that computes this product, and which factor is its first operand: the one without
-    the loop `column`."""
+    """The unit that computes this product, and the number of the factor that is its first operand:
+    the one without the loop `column`."""
     found = _units(plan, one.inner, is_tile)
     return next(((u, rows) for u, rows, first in found if column not in names(first.ranges)), None)
 
 
 def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
-    """The vector unit for a sum of products along `loop`, whichever factor is its first operand;
-    rather one that takes the factors as they are."""
+    """The vector unit for a sum of products along `loop`, with either factor as its first operand.
+    Units that take the factors as they are come first."""
     found = _units(plan, loop, is_tile=False)
     exact = [each for each in found if each[0].a is operand(each[2], each[0].a).dtype]
     return next((each[:2] for each in (*exact, *found)), None)
 
 
 def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, UOp]]:
-    """Units for what is summed along `loop`, if that is a product, with the number of the factor
-    that is the first operand, and that factor. Short sums that a unit would mostly pad stay as they
-    are."""
+    """Units for the sum along `loop`, if it is one of products; each with the number of the factor
+    that is the first operand, and that factor. Short sums that would be mostly padding are left to
+    plain loops."""
     owners = owners_of(plan.kernel, loop)
     if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
         return []
@@ -322,16 +326,17 @@ def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, 
 
 
 def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
-    """The sum of the product as it stands in the kernel now."""
+    """The product's sum in the kernel's current form."""
     for node in sums_of(plan.below(plan.nest(nest).values)):
         is_sum = name_of(own_ranges(node)[0]) in one.loops
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
-            return node  # and not what `tensorise` takes off it
+            return node  # not the correction that `tensorise` subtracts
     raise AssertionError(f"the product over {one.loops[0]} is gone")
 
 
 def whole_sum(plan: Plan, reduction: UOp) -> UOp:
-    """The sum with what `tensorise` takes off it, which runs over the same loops."""
+    """The sum including the correction that `tensorise` subtracts, which runs over the same
+    loops."""
     for node in plan.nodes:
         if node.op is Ops.ADD and node.src[0] is reduction and node.src[1].op is Ops.MUL:
             other = node.src[1].src[0]
@@ -341,14 +346,15 @@ def whole_sum(plan: Plan, reduction: UOp) -> UOp:
 
 
 def side_of(plan: Plan, nest: str, one: Product, column: str, is_column: bool) -> UOp:
-    """A product's operand as it is now: the one that depends on the loop `column`, or the other."""
+    """A product's operand in its current form: the one that depends on the loop `column`, or the
+    other."""
     pair = factors_of(reduction_of(plan, nest, one))
     assert pair is not None, "a product has factors"
     return next(side for side in pair if (column in names(side.ranges)) == is_column)
 
 
 def finish_in_memory(plan: Plan, nest: str, one: Product, roles: dict[str, str]) -> None:
-    """A finished sum waits in memory for all turns of these loops, which are copies and lanes."""
+    """Stages a finished sum over all turns of these loops, which become copies and lanes."""
     total = whole_sum(plan, reduction_of(plan, nest, one))
     layout = those_in(total, roles)
     name = plan.stage(total, layout, "tile", "LOCAL")
@@ -357,13 +363,13 @@ def finish_in_memory(plan: Plan, nest: str, one: Product, roles: dict[str, str])
 
 
 def in_one_word(plan: Plan, name: str, one: Product) -> None:
-    """Neighbours along a unit's depth are staged together."""
+    """Stages neighbours along a unit's depth together."""
     plan.give("TILE", (f"{name}.{loop}" for loop in one.depth))
 
 
 def rows_before(plan: Plan, one: Product, column: str, layout: Iterable[str]) -> str:
-    """The rows of the stores' product, without the loop `column`, are laid out so before all, in
-    tasks; their stage."""
+    """Lays out the rows of the stores' product, without the loop `column`, before everything else,
+    in tasks. Returns the stage."""
     value = side_of(plan, "store", one, column, is_column=False)
     loops = those_in(value, (*layout, *one.depth))
     name = plan.stage(value, loops, "pa", "GLOBAL")
@@ -372,6 +378,6 @@ def rows_before(plan: Plan, one: Product, column: str, layout: Iterable[str]) ->
 
 
 def those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:
-    """The loops that the value depends on (one of a single turn it does not)."""
+    """The loops that the value depends on. (It never depends on a loop of a single turn.)"""
     free = {name_of(r) for r in value.ranges}
     return tuple(n for n in loops if n in free)

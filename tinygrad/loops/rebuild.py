@@ -17,7 +17,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 @dataclass(frozen=True)
 class Replacement:
-    """What becomes of a RANGE: its value, the ranges that take its place, and, if it was split or
+    """What replaces a RANGE: its value, the ranges that take its place, and, if it was split or
     merged with the one around it, the size of the inner piece."""
 
     value: UOp
@@ -26,7 +26,7 @@ class Replacement:
 
 
 Hook = Callable[[UOp], UOp | None]
-"""A node of the new kernel, and what stands in its place (None: itself)."""
+"""Maps a node of the new kernel to its replacement (None: itself)."""
 
 _ARITHMETIC = GroupOp.ALU | {Ops.CAST}
 
@@ -34,7 +34,7 @@ _ARITHMETIC = GroupOp.ALU | {Ops.CAST}
 def rebuild(
     root: UOp, loops: Mapping[UOp, Replacement] | None = None, hook: Hook | None = None
 ) -> UOp:
-    """`root` with `loops` replaced, and `hook` asked about every node."""
+    """`root` with `loops` replaced; `hook` may replace any other node."""
     loops = loops or {}
     done: dict[UOp, UOp] = {}
     for node in nodes_of(root):
@@ -59,7 +59,7 @@ def value_at(read: UOp) -> UOp:
 
 
 def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:
-    """`root` with nodes replaced, index arithmetic canonical."""
+    """`root` with nodes replaced; index arithmetic is brought into canonical form."""
     done = dict(changes)
     for node in _affected(root, changes):
         done[node] = with_sources(node, tuple(done.get(s, s) for s in node.src))
@@ -67,8 +67,8 @@ def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:
 
 
 def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
-    """What may change, sources first. Where loops are replaced that are free in `root`, values
-    that don't depend on them are not even looked at."""
+    """The nodes that may change, sources first. If loops that are free in `root` are replaced,
+    values that don't depend on them are not visited."""
     if not all(node.op is Ops.RANGE and node in root.ranges for node in changes):
         return [n for n in root.toposort(stop=changes) if n not in changes]
     order: list[UOp] = []
@@ -86,7 +86,8 @@ def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
 
 
 def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` with other sources, canonical ones unless it is index arithmetic itself."""
+    """`node` with other sources. These are brought into canonical form, unless the node itself is
+    index arithmetic."""
     if src == node.src:
         return node
     return node.with_src(src if _is_arithmetic(node) else tuple(map(canonical, src)))
@@ -110,8 +111,8 @@ def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]
 
 
 def _reader(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
-    """A read of a stage whose ranges are split reads with quotient and remainder; of one whose
-    ranges are merged, with their sum."""
+    """Adapts a read of a stage: where the stage's ranges are split, it reads with quotient and
+    remainder; where they are merged, with their sum."""
     new: list[UOp] = []
     for index, loop in zip(indices(node), node.src[0].src[1:], strict=True):
         at, change = done[index], loops.get(loop)

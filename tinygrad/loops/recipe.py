@@ -18,7 +18,7 @@ Recipe = tuple[Step, ...]
 
 
 def apply(kernel: UOp, recipe: Recipe) -> UOp:
-    """`kernel` after all steps; ArgumentError names the step that isn't legal on it."""
+    """`kernel` after all steps; ArgumentError names the first step that isn't legal on it."""
     for number, (name, *args) in enumerate(recipe):
         if name not in PRIMITIVES:
             raise ArgumentError(f"step {number}: no primitive {name!r}; there are {_known()}")

@@ -22,18 +22,19 @@ from tinygrad.loops.recipe import Recipe, Step
 from tinygrad.uop.node import UOp
 
 Stopwatch = Callable[[Recipe, float], float]
-"""Seconds that the kernel takes under a recipe; infinity if it can't run, is wrong, or is clearly
-slower than the seconds given."""
+"""The seconds of the kernel with a recipe; infinity if it can't run, gives wrong results, or is
+clearly slower than the given limit."""
 
 ROUNDS = 4
-"""In each what is near the best recipes so far is timed; before the first, what others propose."""
+"""Rounds; in each, neighbours of the best recipes so far are timed. Before the first, other
+proposals are timed."""
 
 TRIES = 48
-"""Candidates that are timed, for each recipe of the beam's width."""
+"""The candidates that are timed, for each recipe of the beam's width."""
 
 STREAM: Step = ("stream",)
 
-NEEDED_GAIN = 0.98  # a change counts only if it is faster than noise
+NEEDED_GAIN = 0.98  # a smaller change may be noise
 
 
 def search(
@@ -61,7 +62,7 @@ def search(
 
 
 def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:
-    """One of each in turn."""
+    """Takes one from each iterator in turn."""
     waiting = list(lists)
     while waiting:
         for one in list(waiting):
@@ -76,8 +77,8 @@ def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:
 
 
 def elsewhere(kernel: UOp, target: Target) -> Iterator[Recipe]:
-    """What the heuristic would do if the machine had other vectors, registers, ports or caches,
-    smaller groups, or not one of its matrix units; without `stream`."""
+    """The recipes that the heuristic would choose if the machine had other vectors, registers,
+    ports or caches, smaller groups, or lacked one of its matrix units; and one without `stream`."""
     for changed in _other_groups(target) if target.has_groups else _other_cores(target):
         try:
             found = schedule(kernel, replace(target, **changed))[1]
@@ -118,7 +119,7 @@ def _other_groups(target: Target) -> tuple[dict[str, Any], ...]:
 
 
 def neighbours(recipe: Recipe) -> Iterator[Recipe]:
-    """Recipes that differ in one step, changes of all steps in turn."""
+    """Recipes that differ in one step; the changes of all steps take turns."""
 
     def at(position: int) -> Iterator[Recipe]:
         for changed in changes(recipe[position]):
@@ -128,7 +129,7 @@ def neighbours(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def changes(step: Step) -> Iterator[tuple[Step, ...]]:
-    """What may stand in place of a step: another one, or none."""
+    """The alternatives to a step: other steps, or none."""
     change = CHANGES.get(step[0])
     if change is not None:
         yield from change(step)
@@ -136,7 +137,7 @@ def changes(step: Step) -> Iterator[tuple[Step, ...]]:
 
 def _other_sizes(step: Step) -> Iterator[tuple[Step, ...]]:
     name, loop, factor, inner, *roles = step
-    if roles[-1:] == ["TILE"]:  # the matrix unit says how large
+    if roles[-1:] == ["TILE"]:  # its size is the matrix unit's choice
         return
     sizes = [2 * factor, factor // 2, factor + 1, factor - 1, 3 * factor // 2, 3 * factor // 4]
     if roles[-1:] in (["VECTOR"], ["LANE"], ["GROUP"]):
@@ -157,7 +158,7 @@ def _other_orders(step: Step) -> Iterator[tuple[Step, ...]]:
 
 def _other_stages(step: Step) -> Iterator[tuple[Step, ...]]:
     head, how = step[:4], step[4:]
-    if len(how) < 2:  # memory and options were left out
+    if len(how) < 2:  # memory and options have their defaults
         return
     memory, options, *twins = how
     kept = dict(options)

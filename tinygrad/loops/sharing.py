@@ -28,21 +28,22 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.THREEFRY))
-"""Operations that are worth keeping the result of."""
+"""Operations whose results are worth keeping."""
 
 LARGEST_BLOCK = 64
 """Rows of a block, at most."""
 
 MOST_STAGES = 8
-"""Values that a kernel keeps: each is looked for in all of the kernel anew."""
+"""The values that a kernel stages, at most: each requires a search of the whole kernel."""
 
 FEW_TERMS = 64
-"""So short a sum of products is no better off in a tile than in the loops that take it in."""
+"""A sum of so few products gains nothing from a tile, compared to the loops that use it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A value inside `loop` that also stands, with another loop's name, inside each of `twins`."""
+    """A value inside `loop` that occurs again inside each of `twins`, equal but for the name of the
+    loop."""
 
     value: UOp
     loop: UOp
@@ -50,8 +51,9 @@ class Candidate:
 
 
 def share_values(plan: Plan, group_rows: int = 0) -> None:
-    """Keeps every such value, then what products make for a reduction. `group_rows`: the lanes of a
-    group keep blocks of at most so many rows, and only what products make or read."""
+    """Stages every such value, then the values that products compute for a reduction. `group_rows`:
+    the lanes of a group keep blocks of at most this many rows, and only of values that products
+    compute or read."""
     for _ in range(MOST_STAGES):
         found = _shared(plan)
         if found is None or (group_rows and _row_loop(plan, found) is None):
@@ -63,9 +65,10 @@ def share_values(plan: Plan, group_rows: int = 0) -> None:
 
 
 def keep_row_sums(plan: Plan) -> None:
-    """What the stores reduce of a block's rows, and not for each column, is kept before the columns
-    come: a softmax's sum isn't taken again for each tile of the product with the values. Short sums
-    by a causal mask are better off in the tile, where several rows go side by side."""
+    """Stages what the stores reduce for each row of a block, but not for each column, before the
+    columns' loop: a softmax's sum isn't recomputed for each tile of the product with the values.
+    Short sums with a causal mask are cheaper inside the tile, where several rows are computed side
+    by side."""
     while (found := _row_sum(plan)) is not None:
         plan.kept += (plan.stage(found, those_in(found, plan.block_rows), "sum"),)
 
@@ -74,7 +77,7 @@ def _row_sum(plan: Plan) -> UOp | None:
     top, cut = plan.nest("store"), bounded(plan.kernel)
     sums = sums_of(plan.below(top.values))
     if not top.loops or not any(factors_of(n) and top.loops[-1] in n.ranges for n in sums):
-        return None  # no product
+        return None  # not a product
     for node in sums:
         whole = cut.isdisjoint(names(own_ranges(node)))
         if whole and top.loops[-1] not in node.ranges and those_in(node, plan.block_rows):
@@ -83,8 +86,8 @@ def _row_sum(plan: Plan) -> UOp | None:
 
 
 def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
-    """Each loop over a value, with the value: of REDUCEs, of stages, of the STOREs; not those whose
-    limits count other loops."""
+    """Each loop with a value inside it: loops of REDUCEs, of stages and of the STOREs. Loops whose
+    limits depend on other loops are left out."""
     found = [
         (node.src[0], loop)
         for node in plan.nodes
@@ -97,13 +100,13 @@ def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
 
 
 def _shared(plan: Plan) -> Candidate | None:
-    """The largest value with twins, of the first loop that has one: what later loops need of it
-    then reads what is kept."""
+    """The largest value with twins, of the first loop that has one. Later loops that need the value
+    then read the stage."""
     contexts = _contexts(plan)
     if len(contexts) < 2 or not plan.sums:
         return None
     inside = {value: dict.fromkeys(plan.below((value,))) for value in {v for v, _ in contexts}}
-    size: dict[UOp, int] = {}  # as a tree, so that a value is larger than what it is made of
+    size: dict[UOp, int] = {}  # as a tree, so a value is larger than its parts
     for node in plan.nodes:
         size[node] = 1 + sum(size[s] for s in node.src)
     costly = _costly(plan)
@@ -122,8 +125,8 @@ def _shared(plan: Plan) -> Candidate | None:
 
 
 def _made_for_reduction(plan: Plan) -> Candidate | None:
-    """A value that a REDUCE takes in, or that it multiplies, and that a product makes for each turn
-    of its loop: the tiles of one product are no tiles of the other."""
+    """A value that a REDUCE takes in, or that it multiplies, and that a product computes for each
+    turn of its loop: the two products need different tiles."""
     added = {stage.src[0] for stage in plan.stages.values() if accumulates(stage)}
     for node in (n for n in plan.sums if n not in added):
         loop = own_ranges(node)[-1]
@@ -139,7 +142,7 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
 
 
 def _is_short(plan: Plan, product: UOp) -> bool:
-    """Whether each of these sums is wanted once and has so few terms that a tile would not pay."""
+    """Whether each of these sums is needed once and has so few terms that a tile would not pay."""
     once = product.ranges.issuperset(plan.nest("store").loops)
     return once and turns(own_ranges(product)) <= FEW_TERMS
 
@@ -151,8 +154,8 @@ def _is_value(node: UOp) -> bool:
 
 
 def _costly(plan: Plan) -> dict[object, bool]:
-    """The nodes that hold a costly operation below them, outside of stages; for (node, loop)
-    whether there is a REDUCE that depends on the loop."""
+    """The nodes that have a costly operation below them, outside of stages. For a key (node, loop):
+    whether a REDUCE below the node depends on the loop."""
     found: dict[object, bool] = {}
     reads: dict[UOp, frozenset[UOp]] = {}
     for node in plan.nodes:
@@ -175,12 +178,14 @@ def _fits(plan: Plan, value: UOp, loop: UOp) -> bool:
 
 
 def room(target: Target) -> int:
-    """Bytes for what is kept: half of a private cache, or most of what a group's lanes share."""
+    """The bytes for staged values: half of a private cache, or most of the memory that a group's
+    lanes share."""
     return target.local_memory * 3 // 4 if target.has_groups else target.cache_l2 // 2
 
 
 def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
-    """One stage for the value; first, where a product is involved, a block of its rows is cut."""
+    """Makes one stage for the value. If a product is involved, the loop over its rows is first
+    split into blocks."""
     value, loop = found.value, found.loop
     rows = _row_loop(plan, found)
     over = [name_of(loop)]
@@ -201,9 +206,9 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
 
 
 def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
-    """What is reduced once for each row is kept, too: the loops that fill a block of rows may stand
-    in another order, and others may want it."""
-    once = {r for r in value.ranges if r is not loop}  # and not for each turn of a sum inside
+    """Also stages what is reduced once for each row: the loops that fill a block of rows may have
+    another order, and other readers may need the value."""
+    once = {r for r in value.ranges if r is not loop}  # but not for each turn of a sum inside
     for node in sums_of(plan.below((value,))):
         if rows in node.ranges and {*node.ranges} <= once:
             plan.kept += (plan.stage(node, (name_of(rows),), "sum"),)
@@ -212,7 +217,7 @@ def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
 
 
 def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
-    """The loop over the rows of the products that make or read the value."""
+    """The loop over the rows of the products that compute or read the value."""
     value, loop = found.value, found.loop
     made = {n for n in sums_of(plan.below((value,))) if loop in n.ranges}
     forms = {value} | {replaced(value, {loop: q}) for q in found.twins}
@@ -245,7 +250,7 @@ def _before_casts(factor: UOp) -> UOp:
 
 
 def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:
-    """Splits the loop over rows into blocks whose values fit where they are kept."""
+    """Splits the loop over rows into blocks whose values fit in the memory that holds the stage."""
     name, size = name_of(rows), size_of(rows)
     top = plan.nest("store").loops
     if rows not in top or name in plan.blocked or name in plan.block_rows:
@@ -260,7 +265,7 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
         return False
     inner = plan.split(name, block, name + "b")
     _add_up_blocks(plan, name, inner)
-    # what the rows have in common is made once for all blocks: these loops go inside the others
+    # what the rows have in common is computed once for all blocks: their loops go inside the others
     top = plan.nest("store").loops
     outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
     outer += [name, inner]
@@ -271,8 +276,8 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
 
 
 def _add_up_blocks(plan: Plan, blocks: str, rows: str) -> None:
-    """What other stores sum over the rows is added up block by block, for all turns of the loops
-    that only these stores have."""
+    """Sums over the rows in other stores are accumulated block by block, over all turns of the
+    loops that only these stores have."""
     shared, *others = stores_of(plan.kernel)
     for nest in others:
         for node in sums_of(plan.below(plan.nest(nest).values)):
@@ -286,8 +291,8 @@ def _add_up_blocks(plan: Plan, blocks: str, rows: str) -> None:
 
 
 def _own_loops(plan: Plan) -> None:
-    """Who sums over rows that the first stores count has a loop of its own, once all that is kept
-    of these is: each goes through a block in tiles of its own."""
+    """A sum over rows that are a loop of the first stores gets a loop of its own, once all values
+    of these rows are staged: each of the two then goes through a block in tiles of its own."""
     for loop in plan.names_in("store"):
         for node in plan.sums:
             if names(own_ranges(node)) == [loop] and loop not in plan.blocked:

@@ -14,19 +14,19 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 
 REGISTERS = 8
-"""Vectors that a reduction wants to itself: accumulators, and what it is computing."""
+"""Vector registers that a reduction needs for itself: accumulators and intermediate values."""
 
 SHARE = 0.4
-"""Of what the one reads that has less to read, so much must be what the other one reads, too."""
+"""Two reductions are joined if at least this fraction of the smaller one's reads is shared."""
 
 Group = tuple[UOp, ...]
-"""The loops that some reductions have in common."""
+"""The loops that some reductions share."""
 
 
 def join_siblings(plan: Plan) -> None:
-    """Joins reductions, two at a time, those first that have the most reads in common."""
+    """Joins reductions, two at a time, starting with the pair that has the most reads in common."""
     if contractions(plan, plan.nest("store")):
-        return  # tiles of a product go through its loops alone
+        return  # a tile of a product needs its loops for itself
     while (found := _best(plan)) is not None:
         kept, given = (tuple(map(name_of, loops)) for loops in found)
         plan.do("together", kept, given)
@@ -64,7 +64,7 @@ def _needs(loops: Group, groups: dict[Group, list[UOp]]) -> set[Group]:
 
 
 def _ordered(one: Group, other: Group, needs: dict[Group, set[Group]]) -> bool:
-    """Whether one must be finished before the other one starts, for itself or for its group."""
+    """Whether one must be finished before the other starts, directly or by way of other groups."""
     for first, last in ((one, other), (other, one)):
         seen, stack = {first}, [first]
         while stack:
@@ -77,7 +77,7 @@ def _ordered(one: Group, other: Group, needs: dict[Group, set[Group]]) -> bool:
 
 
 def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:
-    """How many elements both read in the same turns; 0 if these are not enough."""
+    """How many elements both read in the same turns; 0 if they are too few."""
     first, second = _reads(groups[one], one), _reads(groups[other], other)
     loops = dict(zip(other, one, strict=True))
     common = first & {replaced(read, loops) for read in second}
@@ -86,7 +86,7 @@ def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:
 
 
 def _reads(nodes: list[UOp], loops: Group) -> set[UOp]:
-    """What is read within the loops, but for what other reductions read."""
+    """The reads within the loops, except those that belong to other reductions."""
     inner = sums_of(n for node in nodes for n in node.src[0].toposort())
     below = reads_of(n for node in nodes for n in node.src[0].toposort(stop=inner))
     return {n for n in below if not n.ranges.isdisjoint(loops)}

@@ -18,8 +18,8 @@ from tinygrad.uop.op import MONOIDS, Ops
 
 
 def extend(kernel: UOp, name: str, multiple: int) -> UOp:
-    """A reduction's loop becomes longer, up to a multiple; what it takes in beyond is what changes
-    nothing. In a sum of products both factors are 0 there, so that a NaN beside it can't matter.
+    """A reduction's loop is extended to a multiple; the additional turns take in the identity. In a
+    sum of products both factors are 0 there, so that a NaN in one of them can't matter.
 
     Requires: `name` is a static LOOP without limits that one REDUCE closes, and only it.
 
@@ -50,16 +50,16 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
 
 
 def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
-    """What a REDUCE takes in of `value` below a limit of this loop, and beyond what changes
-    nothing; memory is read only below."""
+    """What a REDUCE takes in if `value` counts only below a limit of this loop: the value there,
+    and the identity beyond. Memory is read only below the limit."""
     inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
     nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
     return inside.alu(Ops.WHERE, _guarded(value, loop, inside), nothing)
 
 
 def complete(kernel: UOp, name: str) -> UOp:
-    """A stage is filled whole: its loops lose their limits, what they cut off is 0 there, and who
-    reads it needs no mask.
+    """A stage is filled completely: its loops lose their limits, the elements that these cut off
+    are 0, and readers need no mask.
 
     Requires: the stage is LOCAL.
 
@@ -105,13 +105,13 @@ def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:
 
 
 def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
-    """`value` where `inside` holds, else 0; memory is read only there."""
+    """`value` where `inside` holds, else 0. Memory is read only where it holds."""
     return _zero_unless(inside, _guarded(value, loop, inside))
 
 
 def _guarded(value: UOp, loop: UOp, inside: UOp) -> UOp:
-    """`value`, whose memory along the loop is read, and whose CHECKs look, only where `inside`
-    holds."""
+    """`value`, whose reads that depend on the loop happen only where `inside` holds; its CHECKs
+    pass elsewhere."""
 
     def guarded(node: UOp) -> UOp | None:
         if node.op is Ops.CHECK and loop in node.ranges:
@@ -127,7 +127,8 @@ def _guarded(value: UOp, loop: UOp, inside: UOp) -> UOp:
 
 
 def _zero_unless(inside: UOp, value: UOp) -> UOp:
-    """`value`, or 0: below its casts, which a unit takes in, and not at all for a guarded read."""
+    """`value`, or 0 outside. The choice goes below casts that a unit takes in, and is omitted for a
+    read that is guarded already."""
     if value.op is Ops.INDEX:
         return value
     if value.op in (Ops.CAST, Ops.BITCAST):
@@ -136,13 +137,13 @@ def _zero_unless(inside: UOp, value: UOp) -> UOp:
 
 
 def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
-    """A sum's products become those of a matrix unit: a WMMA of the factors' bits.
+    """The products in a sum become those of a matrix unit: a WMMA of the factors' bits.
 
-    Requires: `name` is the innermost TILE loop of a REDUCE (any loop, for a unit of
-    a warp: see `distribute`) of a product of two values of the dtypes
-    that the unit takes, or CASTs from them; source number `rows` of the product is the unit's first
-    operand. A signed first operand is moved into the range of a unit that takes it
-    unsigned: a*b = (a + 128)*b - 128*b, exactly, since sums wrap.
+    Requires: `name` is the innermost TILE loop of a REDUCE (for a unit of a warp any loop: see
+    `distribute`). The REDUCE sums products of two values of the dtypes that the unit takes, or of
+    CASTs from them. Source number `rows` of the product is the unit's first operand. If the unit
+    takes that operand unsigned, a signed one is shifted into range: a*b = (a + 128)*b - 128*b,
+    which is exact since sums wrap.
 
         s += cast(a(m, k, kp)) * cast(b(k, n, kp))   becomes   s += wmma(bits(a), bits(b))
 
@@ -176,15 +177,16 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
 
 
 def units_of(target: Target, a: UOp, b: UOp, out: DType) -> Iterator[MatrixUnit]:
-    """The units that multiply two factors, as they are or as what they are CAST from."""
+    """The units that multiply two factors, either as they are or as the values they are CAST
+    from."""
     kinds = [(x.src[0].dtype if x.op is Ops.CAST else x.dtype, x.dtype) for x in (a, b)]
     for one, other in dict.fromkeys(zip(*kinds, strict=True)):
         yield from matrix_units(target, one, other, out)
 
 
 def operand(factor: UOp, dtype: DType) -> UOp:
-    """What a unit that takes `dtype` multiplies of a product's factor: it, or what it is CAST
-    from."""
+    """The operand that a unit for `dtype` reads of a product's factor: the factor, or the value it
+    is CAST from."""
     is_cast = factor.op is Ops.CAST and factor.dtype is not dtype
     return factor.src[0] if is_cast else factor
 
@@ -195,7 +197,7 @@ def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:
 
 
 def bits_of(value: UOp) -> UOp:
-    """A float as the unsigned integer of its size, an integer as it is."""
+    """A float as the unsigned integer of the same size; an integer as it is."""
     dtype: DType = value.dtype
     if not dtypes.is_float(dtype):
         return value

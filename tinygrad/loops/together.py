@@ -24,11 +24,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
 BEFORE = "before"
-"""The tag of a RUNNING without the present turn."""
+"""The tag of a RUNNING whose value excludes the current turn."""
 
 
 class Power(NamedTuple):
-    """exp2 of multiples of a distance to a centre."""
+    """exp2 of multiples of a distance from a centre."""
 
     value: UOp
     distance: UOp
@@ -36,15 +36,15 @@ class Power(NamedTuple):
 
 
 def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
-    """The reductions over loops `given` take their values in loops `kept` of others, turn by turn.
+    """The reductions over loops `given` run in the loops `kept` of other reductions.
 
         for k: s += x(k)
         for k1: t = max(t, y(k1))
     becomes
         for k: s += x(k), t = max(t, y(k))
 
-    Requires: each names all loops of REDUCEs, in order, of the same sizes; none of those that
-    then share loops needs another.
+    Requires: `kept` and `given` each name all loops of REDUCEs, in order, with the same sizes. No
+    REDUCE may depend on another one that it then shares loops with.
 
     >>> from tinygrad.loops.drawing import draw, two_sums
     >>> draw(two_sums(4, 8))
@@ -68,8 +68,8 @@ def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
 
 
 def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
-    """A REDUCE that shares its loop with others gets one of its own, so that a recipe may treat
-    them differently.
+    """A REDUCE that shares its loop with others gets a loop of its own, so that a recipe can treat
+    it differently.
 
     Requires: `path` leads to a REDUCE of one loop; `name` is a new name.
 
@@ -90,15 +90,15 @@ def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
 
 
 def across(kernel: UOp, name: str, lane: str) -> UOp:
-    """A reduction's loop is counted by lanes that count a loop of the output, too: each lane takes
-    its own turn, and then all of them combine what they have.
+    """A reduction's loop is distributed over the lanes of a loop of the output: each lane takes its
+    own turn, and then all of them combine their values.
 
         for i, j (lanes): out(i, j) = sum over k of x(i, k)
     becomes
         for i, j (lanes): out(i, j) = sum over lanes j of x(i, j)
 
-    Requires: `name` is a LOOP of REDUCEs, of as many turns as the LANE loop of the output; no value
-    that is reduced depends on that.
+    Requires: `name` is a LOOP of REDUCEs, with as many turns as the output's LANE loop; no value
+    that is reduced depends on the latter.
 
     >>> from tinygrad.loops.drawing import draw, shares
     >>> from tinygrad.loops.primitives import role
@@ -116,8 +116,8 @@ def across(kernel: UOp, name: str, lane: str) -> UOp:
 
 
 def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
-    """The sum over loops `given`, whose terms are made with a maximum over loops `kept`, goes
-    through these, beside the maximum, and is scaled where that grows.
+    """The sum over loops `given`, whose terms use a maximum over loops `kept`, runs in these loops
+    beside the maximum. It is rescaled whenever the running maximum grows.
 
         for k: m = max(m, x(k))
         for k1: s += w(k1) * exp2(a * (x(k1) - m))
@@ -125,12 +125,12 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
         for k: m, before = max(m, x(k)), m
                s = s * exp2(a * (before - m)) + w(k) * exp2(a * (x(k) - m))
 
-    Inside the first of several loops the maximum is that of all turns of the others. Where x is
-    minus infinity a term is nothing, also while the maximum is no more than that: -inf - -inf would
-    be NaN for good. So the sum of a row that has nothing else is 0, and a quotient by it NaN.
+    With several loops, the maximum inside the first is that over all turns of the others. A term is
+    0 if x is minus infinity, even if the maximum is minus infinity so far: -inf - -inf would be NaN
+    for good. So a row of nothing else has the sum 0, and dividing by it gives NaN.
 
-    Requires: each names all loops of a REDUCE, in order, of the same sizes, none with limits; the
-    maximum stands in the exponent and nowhere else.
+    Requires: `kept` and `given` each name all loops of a REDUCE, in order, with the same sizes and
+    without limits. The maximum occurs in the exponent only.
 
     >>> from tinygrad.loops.drawing import draw, weights
     >>> draw(weights(4, 8))
@@ -153,14 +153,15 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
 
 
 def can_follow(first: UOp, second: UOp) -> bool:
-    """Whether `second` is a sum that can go through the loops of `first`, if they are alike."""
+    """Whether `second` is a sum that can run in the loops of `first`, provided the loops are
+    alike."""
     monoids = first.arg, second.arg
     return monoids == ("max", "add") and power_of(second, first) is not None
 
 
 def power_of(second: UOp, first: UOp) -> Power | None:
-    """Where the terms of a sum are multiples of exp2(a * (x + c * -1)) for numbers a, and only c
-    depends on `first`, another reduction, but not on the sum's loops: power, distance, and c."""
+    """Matches a sum whose terms are multiples of exp2(a * (x + c * -1)) for numbers a, where only c
+    depends on `first`, another reduction, and not on the sum's loops: power, distance, and c."""
     value = second.src[0]
     above = _above(value, first)
     while value.op is not Ops.EXP2:
@@ -181,8 +182,8 @@ def power_of(second: UOp, first: UOp) -> Power | None:
 
 
 def _factors_of(value: UOp) -> tuple[UOp, ...]:
-    """What a value is proportional to: it is twice as much if one of these is."""
-    if value.op is Ops.WMMA:  # which takes floats as their bits
+    """The nodes that a value is proportional to: if one of them doubles, the value doubles."""
+    if value.op is Ops.WMMA:  # it takes floats as their bits
         return tuple(s.src[0] if s.op is Ops.BITCAST else s for s in value.src[:2])
     if value.op is Ops.WHERE:
         chosen = tuple(s for s in value.src[1:] if not is_zero(s))
@@ -193,7 +194,7 @@ def _factors_of(value: UOp) -> tuple[UOp, ...]:
 
 
 def _above(value: UOp, centre: UOp) -> set[UOp]:
-    """What below `value` is made of `centre`, and that itself."""
+    """The nodes below `value` that depend on `centre`, and `centre` itself."""
     found = {centre}
     for node in value.toposort():
         if not found.isdisjoint(node.src):
@@ -202,13 +203,13 @@ def _above(value: UOp, centre: UOp) -> set[UOp]:
 
 
 def _reduction(kernel: UOp, loops: tuple[UOp, ...], monoid: str) -> UOp | None:
-    """The REDUCE of these loops that follows none."""
+    """The REDUCE of these loops that does not follow another one."""
     found = (n for n in sums_of(nodes_of(kernel)) if n.src[0].op is not Ops.RESCALE)
     return next((n for n in found if own_ranges(n) == loops and n.arg == monoid), None)
 
 
 def _followed(first: UOp, second: UOp, loops: tuple[UOp, ...], power: Power) -> UOp:
-    """`second` in the loops of `first`."""
+    """`second`, running in the loops of `first`."""
     most = first.src[0].reduce("max", *loops[1:])
     now = UOp(Ops.RUNNING, first.dtype, (most, loops[0]), "max")
     before = now.replace(tag=BEFORE)

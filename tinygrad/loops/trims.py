@@ -39,32 +39,32 @@ from tinygrad.uop.op import Ops
 
 Stop = tuple[tuple[tuple[str, int], ...], int, int]
 """((outer loop, coefficient), ...), d, f: turns are below ceil((sum coefficient*outer + d) / f). A
-start is kept as the stop of -1 - turn, which counts the other way: so what changes loops changes
-both alike."""
+start is stored as the stop of -1 - turn, which counts backwards, so that changes of loops treat
+both in the same way."""
 
 Stops = tuple[tuple[str, Stop], ...]
-"""By the name of the loop."""
+"""Stops by the name of the loop."""
 
 ENDS = ("trim", "start")
-"""The facts of a kernel that bound loops: stops, and starts."""
+"""The facts of a kernel that bound loops: stops and starts."""
 
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
 
 def permitted(kernel: UOp, outer: frozenset[str]) -> dict[str, Stops]:
-    """For each loop that may stop early or start late its bound, in terms of the loops named in
-    `outer`; other loops count with whatever turn of theirs lets it run longest."""
+    """The bound of each loop that may stop early or start late, in terms of the loops named in
+    `outer`. For other loops it assumes the turn in which the bounded loop runs longest."""
     return {end: _permitted(kernel, outer, end) for end in ENDS}
 
 
 def bounded(kernel: UOp) -> set[str]:
-    """The loops that have such bounds."""
+    """The loops that may stop early or start late."""
     return {name for end in ENDS for name in ends_of(kernel, end)}
 
 
 def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> float:
-    """The part of all turns of these loops, for all turns of those named in `outer`, that lies
-    within such bounds."""
+    """The fraction of all turns of these loops, over all turns of the loops named in `outer`, that
+    lies within the bounds."""
     stops, starts = map(dict, permitted(kernel, outer).values())
     sizes = {name_of(r): size_of(r) for r in nodes_of(kernel) if r.op is Ops.RANGE}
     part = 1.0
@@ -80,7 +80,7 @@ def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> flo
 
 
 def _at(bound: Stop, outer: dict[str, int]) -> int:
-    """A bound of f = 1, as all are before something is split."""
+    """The value of a bound with f = 1; all bounds have that before a split."""
     terms, constant, _ = bound
     return sum(k * outer[name] for name, k in terms) + constant
 
@@ -104,7 +104,7 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     }
     filling = [wanted[r] for n in nodes if stops and fills_itself(n) for r in own_ranges(n)]
     while apart := {r for rs in filling if len({*map(stops.get, rs)}) > 1 for r in rs} & {*stops}:
-        for loop in apart:  # who reads first fills the stage, as far as the others read
+        for loop in apart:  # the first reader fills the stage, as far as all read
             del stops[loop]
     for loop, readers in wanted.items():
         if len({*map(stops.get, readers)}) == 1 and readers[0] in stops:
@@ -113,15 +113,17 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
 
 
 def _taken_in(stage: UOp) -> UOp:
-    """What a stage adds up: also that of sums, which are 0 where all their terms are."""
+    """The value that a stage adds up. For a stage of sums it is what these take in: they are 0
+    where all their terms are."""
     value = stage.src[0].src[0]
     return value.src[0] if value.op is Ops.REDUCE and value.arg == stage.src[0].arg else value
 
 
 def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
-    """Where loops stop, or start: bounds by loops around them. A stage is filled at least as far as
-    its readers go: one that takes f elements a turn reads on to a multiple of f, unless a loop
-    inside has a bound, too; and what fills one stage reads another."""
+    """Where loops stop, or start: bounds in terms of the loops around them. A stage is filled at
+    least as far as its readers go. A reader that takes f elements a turn reads on to a multiple of
+    f, unless a loop inside it has a bound, too. The fill of a stage may itself read other
+    stages."""
     known = dict(fact(kernel, end))
     nodes = nodes_of(kernel) if known else ()
     for node in nodes:
@@ -144,7 +146,7 @@ def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
 
 
 def _filled(stop: Stop, readers: Mapping[str, Stop]) -> Stop:
-    """As far as these loops read together, at least."""
+    """The stop of a filled loop: at least as far as these readers read."""
     split = {n for terms, _, _ in readers.values() for n, _ in terms}
     for terms, d, f in (bound for name, bound in readers.items() if name not in split):
         more = f - math.gcd(f, d, *(k for _, k in terms)) if stop[2] % f else 0
@@ -154,8 +156,8 @@ def _filled(stop: Stop, readers: Mapping[str, Stop]) -> Stop:
 
 
 def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | None:
-    """The stop that `loop + rest < 0` gives, or the start that `rest - loop < 0` does, where `rest`
-    knows the loop no further; None if it gives none that ever leaves out a turn."""
+    """The stop that `loop + rest < 0` implies, or the start that `rest - loop < 0` implies, where
+    `rest` doesn't depend on the loop. None if the bound never leaves out a turn."""
     terms, constant = affine(guard)
     sign, furthest = (1, size_of(loop)) if end == "trim" else (-1, 0)
     if terms.get(loop) != sign or any(loop in t.ranges for t in terms if t is not loop):
@@ -190,14 +192,14 @@ def _guards(value: UOp, identity: Any) -> list[UOp]:
     if identity == -math.inf:
         if value.op is Ops.MUL and value.src[1].op is Ops.CONST and value.src[1].arg > 0:
             return _guards(value.src[0], identity)
-        if value.op is Ops.ADD:  # -inf plus what is the same for the whole loop stays -inf
+        if value.op is Ops.ADD:  # -inf plus a value that is constant over the loop is -inf
             first, second = value.src
             return [g for x, y in ((first, second), (second, first)) for g in _lone(x, y)]
     return []
 
 
 def _lone(masked: UOp, other: UOp) -> list[UOp]:
-    """Guards of a masked value that meets one which no guarded loop changes."""
+    """The guards of a masked value, if the other operand doesn't depend on a guarded loop."""
     found = _guards(masked, -math.inf)
     loops = {g: {r for t, k in affine(g)[0].items() if k == 1 for r in t.ranges} for g in found}
     return [g for g, own in loops.items() if own.isdisjoint(other.ranges)]
@@ -210,7 +212,7 @@ def _is(node: UOp, identity: Any) -> bool:
 
 
 def _conditions(condition: UOp, holds: bool) -> list[UOp]:
-    """Index expressions that are negative wherever the condition is (or is not)."""
+    """Index expressions that are negative wherever the condition holds (or fails)."""
     if condition.op is Ops.AND and holds:
         return [g for part in condition.src for g in _conditions(part, True)]
     if condition.op is Ops.OR and holds:  # less, or equal

@@ -17,8 +17,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Pair = tuple[str, int, str, int]
-"""(position, its step, tap, its step): what is counted is step * position + step * tap. A further
-pair of the same position counts from there: its position is the sum so far."""
+"""(position, its step, tap, its step): the sum is step * position + step * tap. Further pairs of
+the same position build on it: their position is the sum so far."""
 
 
 def window(
@@ -29,11 +29,12 @@ def window(
     name: str,
     memory: str = "LOCAL",
 ) -> UOp:
-    """The value at `path` is kept over the loops `over`; one that is the position of a pair counts
-    that pair's sums there, from the least.
+    """The value at `path` is staged over the loops `over`. A loop that is the position of a pair is
+    replaced in the stage by a counter of the pair's sums (position plus tap), starting at the
+    least.
 
-    Requires: what `stage` does; the value moves with the loops of a pair by their sum only, and no
-    number below the largest sum is left out.
+    Requires: the conditions of `stage`; the value depends on the loops of a pair only by their sum,
+    and every number up to the largest sum is a sum.
 
         for i: for k: ... x(i + k)
     becomes, with over = (i,) and pairs = ((i, 1, k, 1),)
@@ -83,8 +84,9 @@ def window(
 def pairs_of(
     window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int
 ) -> list[tuple[Pair, UOp, UOp]]:
-    """The positions, so many `more` than taps at least, that with a tap move the value by their
-    sum alone; with each the value by the sums so far, and this sum's counter, of that name."""
+    """The positions, longer than the tap by at least `more`, for which the value depends on
+    position and tap only by their sum. With each comes the value in terms of the sums so far, and
+    this sum's counter, which has the position's name."""
     found: list[tuple[Pair, UOp, UOp]] = []
     for tap in taps:
         for position in (r for r in own if size_of(r) >= size_of(tap) + more):
@@ -104,8 +106,9 @@ def pairs_of(
 def over_sums(
     value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str = "sum"
 ) -> tuple[UOp, UOp] | None:
-    """`value` by a counter of the sums instead of the two loops, and the counter; None if it moves
-    otherwise, or if there are numbers that are no sum: nothing says that they can be read."""
+    """`value` in terms of a counter of the sums instead of the two loops, and the counter. None if
+    the value depends on the loops otherwise, or if some number in between is not a sum: nothing
+    says that memory can be read there."""
     if not (is_plain_loop(position) and is_plain_loop(tap)) or min(step, abs(apart)) != 1:
         return None
     if step > size_of(tap) if abs(apart) == 1 else abs(apart) > size_of(position):

@@ -24,20 +24,20 @@ def is_concrete(node: UOp) -> bool:
 
 
 def is_kernelized(node: UOp) -> bool:
-    """Whether this is a buffer with the kernel that will fill it."""
+    """Whether the node is a buffer together with the kernel that will fill it."""
     return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
 
 
 def beneath(node: UOp, ops: Collection[Ops]) -> UOp:
-    """What a chain of these operations begins with."""
+    """The node below a chain of these operations."""
     while node.op in ops:
         node = node.src[0]
     return node
 
 
 def reached(*starts: UOp, through: Callable[[UOp], bool]) -> Iterator[UOp]:
-    """These nodes, and what one comes to by the sources of those of which `through` holds; each
-    once."""
+    """These nodes, and all that can be reached through the sources of nodes for which `through`
+    holds; each once."""
     stack, seen = list(starts), set(starts)
     while stack:
         top = stack.pop()
@@ -48,15 +48,15 @@ def reached(*starts: UOp, through: Callable[[UOp], bool]) -> Iterator[UOp]:
 
 
 def stored_base(node: UOp) -> UOp:
-    """What must be stored so that `node` is a view of storage: movement that copies nothing or
-    less is left out."""
+    """What must be stored so that `node` is a view of storage. Movement that copies nothing, or
+    only leaves out elements, is skipped."""
     node = beneath(node, (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH))
     below = beneath(node, VIEWS)
     return below if is_memory(below) or below.op is Ops.ASSIGN else node
 
 
 def contiguous_base(node: UOp) -> UOp:
-    """What must be stored so that `node`'s elements lie in memory in its own order."""
+    """What must be stored so that `node`'s elements are in memory in its own order."""
     return beneath(node, (Ops.RESHAPE, Ops.DETACH))
 
 

@@ -25,19 +25,19 @@ from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
 
-MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels are worth a launch of their own
-MOST_ARGUMENTS = 1 << 11  # with so many, a launch more or less makes no difference
+MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels deserve a launch of their own
+MOST_ARGUMENTS = 1 << 11  # with so many, one launch more or less makes no difference
 ORDERED = frozenset((Ops.SCATTER, Ops.RUNNING, Ops.CHECK))
 OPENED = (dtypes.float32, dtypes.float64)  # constants in which kernels may differ
-ROOM = 1 << 40  # the size of a kernel of any size, until its largest is known
+ROOM = 1 << 40  # the size of a kernel of any size, until its largest size is known
 
 Values = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
 class Member:
-    """What a kernel runs on: a slot for each of its slots, and for each of its variables a number
-    or a variable's name."""
+    """The arguments of a kernel's run: a slot for each of its slots, and for each of its variables
+    a number or a variable's name."""
 
     slots: tuple[int, ...]
     values: Values
@@ -52,12 +52,12 @@ def members_of(bundle: UOp) -> list[tuple[UOp, list[Member]]]:
 
 
 def kernels_of(ast: UOp) -> list[UOp]:
-    """The kernels that a step runs, as many times as it runs them, each of its own size."""
+    """The kernels that a step runs, each as often as it runs and in its own size."""
     return [kernel for kernel, _ in kernels_and_slots(ast)]
 
 
 def kernels_and_slots(ast: UOp) -> list[tuple[UOp, tuple[int, ...] | None]]:
-    """The same, each with the step's slot for each of its own, if these are others."""
+    """The same; each kernel with the step's slots for its own slots, if these differ."""
     if ast.op is not Ops.BUNDLE:
         return [(ast, None)]
     found: list[tuple[UOp, tuple[int, ...] | None]] = []
@@ -68,7 +68,8 @@ def kernels_and_slots(ast: UOp) -> list[tuple[UOp, tuple[int, ...] | None]]:
 
 
 def is_short(kernel: Kernel) -> bool:
-    """Whether this goes once over what it reads, in any order, with a few operations on each."""
+    """Whether the kernel passes once over what it reads, in any order, with a few operations on
+    each element."""
     if kernel.weight > MOST_WEIGHT or not all(isinstance(n, int) for n in kernel.shape):
         return False
     return not any(
@@ -80,8 +81,8 @@ def is_short(kernel: Kernel) -> bool:
 
 
 def bundled(steps: Sequence[Step], limit: int) -> Iterable[Step]:
-    """Kernels of one device as few steps, each of at most `limit` buffers and variables (0: as
-    many as there is use for)."""
+    """Combines kernels of one device into few steps, each of at most `limit` buffers and variables
+    (0: as many as are useful)."""
     taken: list[Step] = []
     arguments: set[int | str] = set()
     for step in steps:
@@ -118,8 +119,8 @@ def _bundle(steps: Sequence[Step]) -> Step:
 
 
 def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple[int, ...]]]]]:
-    """The kernels that the steps can share, and who shares them, with the numbers in which they
-    differ, and the size if that differs."""
+    """The kernels that steps can share. Each comes with the steps that share it, the constants in
+    which these differ, and their sizes if those differ."""
     same: dict[UOp, list[Step]] = {}
     for step in steps:
         assert step.ast is not None, "a kernel's step"
@@ -154,8 +155,8 @@ def numbers(kernel: UOp) -> list[UOp]:
 
 
 def with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
-    """The kernel with variables, after those that it has, for these constants: they hold its
-    bits."""
+    """The kernel with these constants replaced by variables, numbered after its own, which hold the
+    constants' bits."""
     changes = {}
     for i, number in enumerate(numbers, _variables(kernel.toposort())):
         changes[number] = bits_variable(variable_name(i), number.dtype).bitcast(number.dtype)
@@ -163,12 +164,12 @@ def with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
 
 
 def _variables(order: Sequence[UOp]) -> int:
-    """How many there are already."""
+    """The number of variables that the kernel has already."""
     return sum(node.op is Ops.DEFINE_VAR for node in order)
 
 
 def _with_numbers(kernel: UOp, values: Values) -> UOp:
-    """The kernel with the constants whose bits these variables hold."""
+    """The kernel with the constants whose bits are in these variables."""
     changes = {}
     for node in kernel.toposort():
         if node.op is Ops.BITCAST and (variable := node.src[0]).op is Ops.DEFINE_VAR:
@@ -182,8 +183,8 @@ def _with_numbers(kernel: UOp, values: Values) -> UOp:
 
 
 def of_any_size(kernel: UOp) -> tuple[UOp, int]:
-    """A kernel that goes over all elements as they lie as one of ROOM elements, with its size as a
-    variable, and that size; any other kernel as it is, and 0."""
+    """If a kernel goes over all elements in memory order: the kernel of ROOM elements, with its
+    size as a variable, and that size. Any other kernel unchanged, and 0."""
     target, _, *ranges = kernel.src[0].src
     offset, sizes = target.src[1], [r.vmax + 1 for r in ranges]
     size, order = prod(sizes), kernel.toposort()
@@ -203,7 +204,7 @@ def of_any_size(kernel: UOp) -> tuple[UOp, int]:
 
 
 def alone(kernel: UOp, values: Values) -> UOp:
-    """The kernel of one member: of its numbers, and of its size, if that is a variable."""
+    """The kernel of one member, with its constants, and its size if that is a variable."""
     loop, kernel = _loop_of_any_size(kernel), _with_numbers(kernel, values)
     if loop is None:
         return kernel
@@ -213,7 +214,7 @@ def alone(kernel: UOp, values: Values) -> UOp:
 
 
 def sized(form: UOp, sizes: Sequence[int]) -> UOp:
-    """The kernel of these sizes: its loop is the longest, but only the shortest is there surely."""
+    """The kernel for these sizes: its loop has the longest, but only the shortest is guaranteed."""
     loop, largest = _loop_of_any_size(form), max(sizes)
     assert loop is not None
     limit = loop.src[1]
@@ -222,14 +223,15 @@ def sized(form: UOp, sizes: Sequence[int]) -> UOp:
 
 
 def _loop_of_any_size(kernel: UOp) -> UOp | None:
-    """The loop that a size limits."""
+    """The loop that a size variable limits."""
     loops = kernel.src[0].src[2:]
     limited = len(loops) == 1 and len(loops[0].src) == 2
     return loops[0] if limited and loops[0].src[1].op is Ops.DEFINE_VAR else None
 
 
 def _resized(kernel: UOp, loop: UOp, size: int, new: UOp) -> UOp:
-    """The kernel with another loop of so many turns, and what it goes over of that size."""
+    """The kernel with `loop` replaced by one of this many turns, and shapes of the old size
+    adjusted."""
     changes = {loop: new}
     for node in kernel.toposort():
         if node.op is Ops.INDEX and node.src[1] is loop:

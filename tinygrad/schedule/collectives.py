@@ -17,24 +17,24 @@ from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
 
 Nodes = tuple[UOp, ...]
-SMALL = 1 << 14  # bytes below which sums share their copies
+SMALL = 1 << 14  # bytes: smaller reductions share their copies
 TOGETHER = 16  # so many at most
 
 
 def sent(node: UOp, device: str) -> UOp:
-    """The value on `device`: itself where it is there."""
+    """The value on `device`: the node itself if it is there already."""
     return node if node.device == device or node.device is None else node.copy_to(device)
 
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:
-    """Parts on one device one behind the other along `axis`, stored."""
+    """Parts on one device, concatenated along `axis` and stored."""
     parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
     return parts[0] if len(parts) == 1 else concatenated(parts, axis).contiguous()
 
 
 def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
-    """On each device the reduction of what all have: in a tree where that is small, which takes few
-    steps, or around a ring in chunks, which keeps all links busy."""
+    """The reduction of all devices' parts, on each device: in a tree for small parts, which takes
+    few steps, or else around a ring in chunks, which keeps all links busy."""
     whole = all(isinstance(n, int) for n in parts[0].shape)
     large = len(names) > 2 and parts[0].size * parts[0].dtype.itemsize >= RING_BYTES.value
     if whole and parts[0].size >= len(names) > 1 and (RING.value > 1 or RING.value and large):
@@ -43,7 +43,7 @@ def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
 
 
 def _in_a_tree(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
-    """Pairs, pairs of pairs, ..., and the same way back; two devices exchange what they have."""
+    """Reduces pairs, pairs of pairs, ..., and sends the result back the same way."""
     combine, held, count = MONOIDS[monoid].combine, list(parts), len(parts)
     if count == 2:
         return tuple(sent(parts[0], n).alu(combine, sent(parts[1], n)) for n in names)
@@ -60,12 +60,13 @@ def _in_a_tree(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
 
 
 def _around_a_ring(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
-    """Chunk c starts at device c + 1, gains what each device has, and is whole when it comes to
-    device c; then each whole chunk goes around once more. All devices send and receive at once."""
+    """Chunk c starts at device c + 1, is combined with the chunk of each device, and is complete at
+    device c; then each complete chunk goes around once more. All devices send and receive at
+    once."""
     count, size, shape = len(parts), parts[0].size, parts[0].shape
     bounds = even_bounds(size, count)
     flat = [part.reshape((size,)) for part in parts]
-    got: list[list[UOp]] = [[] for _ in names]  # of each device, its chunks in order
+    got: list[list[UOp]] = [[] for _ in names]  # each device's chunks, in order
     for chunk in range(count):
         box = bounds[chunk], bounds[chunk + 1]
         pieces = [sliced(part, 0, *box) for part in flat]
@@ -80,8 +81,8 @@ def _around_a_ring(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
 
 
 def reduced_to(target: int, pieces: Sequence[UOp], names: Sequence[str], monoid: str) -> UOp:
-    """The reduction of the devices' pieces, on device number `target`: it begins at the next one
-    and goes around."""
+    """The reduction of the devices' pieces, on device number `target`: it starts at the device
+    after it and goes around the ring."""
     combine, count = MONOIDS[monoid].combine, len(names)
     held = pieces[(target + 1) % count]
     for turn in range(2, count + 1):
@@ -94,7 +95,7 @@ def reduced_to(target: int, pieces: Sequence[UOp], names: Sequence[str], monoid:
 
 
 class Reduction(NamedTuple):
-    """What `all_reduce` was asked, and its results."""
+    """The arguments of `all_reduce`, and its results."""
 
     parts: Nodes
     names: tuple[str, ...]
@@ -103,15 +104,15 @@ class Reduction(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether its copies cost their start more than their bytes."""
+        """Whether the latency of its copies outweighs their bytes."""
         shape, itemsize = self.parts[0].shape, self.parts[0].dtype.itemsize
         return all(isinstance(n, int) for n in shape) and self.parts[0].size * itemsize <= SMALL
 
 
 def in_buckets(roots: Nodes, made: Sequence[Reduction]) -> Nodes:
-    """The same values, small reductions that need none of each other as one: what a device has for
-    them lies in one piece of memory, which is reduced, and of which each takes its part."""
-    depth: dict[UOp, int] = {}  # how many reductions are below a node, one within the other
+    """The same values, with independent small reductions combined into one: a device's parts are
+    concatenated in memory and reduced together, and each reduction takes its part of the result."""
+    depth: dict[UOp, int] = {}  # the reductions below a node, counted along a path
     ends = {node for one in made for node in one.results}
     for node in UOp.sink(*roots).toposort():
         depth[node] = max((depth[s] for s in node.src), default=0) + (node in ends)
@@ -130,7 +131,7 @@ def in_buckets(roots: Nodes, made: Sequence[Reduction]) -> Nodes:
 
 
 def _as_one(bucket: Sequence[Reduction], known: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    """The results of reductions as parts of one's."""
+    """The results of several reductions as parts of the result of one."""
     ends = list(accumulate((one.parts[0].size for one in bucket), initial=0))
     names, monoid = bucket[0].names, bucket[0].monoid
     lined = []

@@ -24,13 +24,14 @@ from tinygrad.uop.op import Ops
 Loops = Mapping[UOp, UOp]
 
 FEWEST_TASKS = 8
-"""Turns of the loops around both: with fewer, blocks of rows are tasks (`loops/vectors/tasks`),
-which they can't be where they are summed."""
+"""The least number of turns of the loops around both. With fewer, blocks of rows should be tasks
+(`loops/vectors/tasks`), which they can't be if another STORE sums over them."""
 
 
 class Crossing(NamedTuple):
-    """What `other` stores may be stored by `kernel`, which wants the same rows of a value: with its
-    loops `loops` (old: new), of which `summed` is one of the kernel's own."""
+    """A pair of kernels: `kernel`, which needs `value` row by row, can also store what `other`
+    stores. `loops` maps the loops of `other` to those of `kernel`; `summed` is a reduction's loop
+    in `other` whose counterpart is one of the kernel's own."""
 
     value: UOp
     kernel: Kernel
@@ -40,7 +41,8 @@ class Crossing(NamedTuple):
 
 
 def crossings(value: UOp, demands: Demanded) -> Iterator[Crossing]:
-    """Pairs of kernels of which one wants as rows of a value what the other wants along them."""
+    """The pairs of kernels of which one needs the rows of a value and the other reduces across
+    them."""
     for (one, first), (other, second) in permutations(readers_of(demands).items(), 2):
         if len({*second.indices}) > 1:
             continue
@@ -64,13 +66,13 @@ def crossings(value: UOp, demands: Demanded) -> Iterator[Crossing]:
 
 
 def _counters(at: UOp) -> list[UOp]:
-    """The loops of an index, those that step furthest first."""
+    """The loops of an index, those with the largest steps first."""
     terms, _ = affine(at)
     return sorted(terms, key=lambda loop: -terms[loop])
 
 
 def _count_alike(one: UOp, other: UOp) -> bool:
-    """Whether loops of the same sizes make both indices in the same way."""
+    """Whether both indices are composed in the same way of loops of the same sizes."""
     if affine(one)[1] != affine(other)[1]:
         return False
     steps = [[(affine(at)[0][loop], loop.src) for loop in _counters(at)] for at in (one, other)]
@@ -79,8 +81,8 @@ def _count_alike(one: UOp, other: UOp) -> bool:
 
 
 def joined(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) -> list[Crossing]:
-    """Those whose kernels may be one, each in one of them: the other's values are sums over the
-    loop that both count, of which nothing else is made in it."""
+    """The pairs that can become one kernel; each kernel is in one pair at most. The other kernel's
+    values must be sums over the shared loop, and nothing else in it may run over that loop."""
     taken = set[Kernel]()
     kept = []
     for each in found:
@@ -93,8 +95,8 @@ def joined(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) 
 
 
 def between(found: Iterable[Crossing]) -> set[UOp]:
-    """What one of two kernels stores and the other one reads, as sums that follow from a row: if it
-    has a kernel of its own, the two need nothing of each other."""
+    """What one of the two kernels stores and the other one reads, such as sums that depend on a
+    row. If it has a kernel of its own, the two don't depend on each other."""
     return {node for each in found for node in _read_between(each)}
 
 
@@ -104,21 +106,21 @@ def _read_between(crossing: Crossing) -> set[UOp]:
 
 
 def _makes_rows(crossing: Crossing) -> bool:
-    """Whether what one of the kernels reads of the other is made of the value itself, and would
-    have to make it again to be stored before both."""
+    """Whether what one kernel reads of the other depends on the value itself, which would have to
+    be computed twice to store it before both."""
     read = crossing.kernel.reads.keys() | crossing.other.reads.keys()
     between = _read_between(crossing)
     return crossing.value in reached(*between, through=lambda n: n in between or n not in read)
 
 
 def _stores_anew(kernel: Kernel) -> bool:
-    """Whether a kernel stores something, and where nothing was."""
+    """Whether a kernel stores something, and only to fresh storage."""
     return 0 not in kernel.shape and not any(map(overwrites, kernel.stores))
 
 
 def _adds_up(crossing: Crossing, links: Mapping[tuple[UOp, Demand], Link]) -> bool:
-    """Whether just one sum of the other kernel, an element of it for each turn of its own loops,
-    goes over the loop."""
+    """Whether exactly one sum of the other kernel runs over the loop, with one element for each
+    turn of the kernel's own loops."""
     own = {*crossing.other.ranges}
     sums = [
         loops_of(demand.where) <= own and node.op is Ops.REDUCE_AXIS and node.arg[0] == "add"

@@ -21,8 +21,8 @@ class Demand(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What an inlined node asks of its source, or of its indices: the element, the condition for
-    there being one, and the loops that the node reduces over."""
+    """What an inlined node needs from its source, or from its indices: the element, the condition
+    under which it exists, and the loops that the node reduces over."""
 
     demand: Demand
     condition: UOp | None
@@ -31,7 +31,7 @@ class Link(NamedTuple):
 
 @dataclass(eq=False)
 class Kernel:
-    """A kernel in the making: its loops, what it stores, what it reads."""
+    """A kernel under construction: its loops, what it stores, and what it reads."""
 
     ranges: tuple[UOp, ...]
     index: Index  # the loops, as the index of what is stored; ZERO for axes of size 1
@@ -41,7 +41,7 @@ class Kernel:
     inlined: list[tuple[UOp, Demand]] = field(default_factory=list)  # users before sources
     weight: int = 0
     first: int = 0  # least position of its stores in the order of the graph
-    last: int = 0  # after all that it reads, and before all who read it, except in `first`
+    last: int = 0  # after all that it reads, and before all that read it, except in `first`
 
 
 Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
@@ -49,13 +49,14 @@ Demanded = dict[Demand, Contexts]
 
 
 def loop_shape(node: UOp) -> tuple[Any, ...]:
-    """What a kernel that stores `node` loops over: for partial writes, what is written."""
+    """The shape that a kernel storing `node` loops over; for partial writes, the shape of what is
+    written."""
     return node.src[1].shape if overwrites(node) else node.shape
 
 
 def stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:
-    """The kernel's outermost loops that compute all of `node` at this demand; None if they don't,
-    or if these are none of several."""
+    """The kernel's outermost loops, if they compute all of `node` at this demand. None if they
+    don't, or if no loop is left of a kernel that has some."""
     kernel = demand.kernel
     if demand.gate is not None:
         return None
@@ -92,6 +93,6 @@ def is_redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
 
 
 def overlaps(demand: Demand) -> bool:
-    """Whether loops ask for most elements several times, as those of windows do that overlap."""
+    """Whether loops need most elements several times, as those of overlapping windows do."""
     elements: int = prod(at.vmax - at.vmin + 1 for at in demand.where)
     return turns_of(loops_of(demand.where)) >= 2 * elements

@@ -13,12 +13,12 @@ from tinygrad.schedule.plan import Plan, Step, bits_of, variable_name, variable_
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-LONG = 16  # nodes: what has fewer, as one that writes a constant, is compiled in no time
+LONG = 16  # nodes: smaller kernels, such as one that writes a constant, compile fast
 SMALLEST, GROWTH = 1 << 30, 1 << 6  # a kernel's largest sizes: below the first, places have 32 bits
 
 
 def with_shared_fills(plan: Plan, variables: int) -> Plan:
-    """The plan of a graph with so many variables, which brings further ones with their values."""
+    """The plan of a graph with this many variables, extended by new variables and their values."""
     values: list[int] = []
     steps: list[Step] = []
     for step in plan.steps:
@@ -29,7 +29,7 @@ def with_shared_fills(plan: Plan, variables: int) -> Plan:
 
 
 def _shared(step: Step, first: int) -> tuple[Step, list[int]] | None:
-    """The step with variables from `first` on, and their values."""
+    """The step with variables numbered from `first` on, and their values."""
     ast, written = step.ast, tuple(range(step.writes))
     if ast is None or ast.op is not Ops.SINK or step.writes < len(step.storages):
         return None
@@ -56,15 +56,15 @@ def _shared(step: Step, first: int) -> tuple[Step, list[int]] | None:
 
 
 def _numbered_alike(kernel: UOp, names: tuple[str, ...]) -> tuple[UOp, tuple[str, ...]]:
-    """The kernel with its variables, which stand for these of the plan, numbered as they come: a
-    constant that was one of the graph's arguments already makes no other kernel."""
+    """The kernel with its variables renumbered in order of occurrence, and the plan's names for
+    them. So a constant that was an argument of the graph already doesn't lead to another kernel."""
     found = [node for node in kernel.toposort() if node.op is Ops.DEFINE_VAR]
     alike = {v: v.replace(arg=(variable_name(i), *v.arg[1:])) for i, v in enumerate(found)}
     return kernel.substitute(alike), tuple(names[variable_number(v.arg[0])] for v in found)
 
 
 def _outermost(kernel: UOp) -> set[UOp]:
-    """What values are multiplied by, and added to, right before they are stored."""
+    """The values that are multiplied or added right before a value is stored."""
     found: set[UOp] = set()
     for store in kernel.src:
         value = store.src[1]
@@ -78,6 +78,6 @@ def _outermost(kernel: UOp) -> set[UOp]:
 
 
 def _is_known(value: UOp) -> bool:
-    """Whether this is a number: a constant, or one that the graph's arguments bring."""
+    """Whether the value is a constant, or a variable that the graph's arguments provide."""
     is_argument = value.op is Ops.BITCAST and value.src[0].op is Ops.DEFINE_VAR
     return value.op is Ops.CONST or is_argument

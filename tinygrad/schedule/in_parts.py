@@ -10,14 +10,14 @@ from tinygrad.uop.op import Ops
 
 
 def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
-    """Part of one axis."""
+    """A slice along one axis."""
     return node.shrink(
         tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(node.shape))
     )
 
 
 def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
-    """The parts one behind the other, as a value: one kernel sees all of them."""
+    """The parts concatenated, as a value: one kernel reads all of them."""
     parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
     total, at, whole = sum(part.shape[axis] for part in parts), 0, None
     for part in parts:
@@ -32,8 +32,8 @@ def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
 
 
 def in_one(parts: Sequence[UOp], axis: int) -> UOp:
-    """The parts one behind the other. Each is written where it belongs by a kernel of its own,
-    which sees no other."""
+    """The parts concatenated, each written in place by a kernel of its own that reads no other
+    part."""
     first, *others = parts
     if not others:
         return first

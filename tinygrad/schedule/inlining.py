@@ -29,22 +29,22 @@ from tinygrad.schedule.rows import are_kept, in_step, products_below
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-REDONE_AT_MOST = 1.1  # so often a costly value may be computed by several kernels together
+REDONE_AT_MOST = 1.1  # how often a costly value may be computed, over several kernels
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
-SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
-SHORT_SUM = 64  # terms of a sum that gains nothing from a tile of its own
-STORE_WORTH = 96  # multiply-adds that take as long as writing a value and folding it
+SMALL_WORK = 1 << 14  # for fewer elements the number of kernels is what counts
+SHORT_SUM = 64  # terms of a sum that would gain nothing from a tile of its own
+STORE_WORTH = 96  # multiply-adds that cost as much as writing a value and folding it
 
 
 class Inlining:
-    """The decisions about a graph: nodes in `order`, those that anybody has asked for in `wanted`.
-    The walk notes what it learns on its way in `folded` and `laying_out`."""
+    """The decisions about a graph: its nodes in `order`, and in `wanted` those that have been
+    demanded so far. The walk adds what it finds to `folded` and `laying_out`."""
 
     def __init__(self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp]) -> None:
         self.folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
-        self.laying_out: set[Demand] = set()  # of factors of products, and what is below them
-        self.company: dict[UOp, UOp] = {}  # what is better stored by another one's kernel
+        self.laying_out: set[Demand] = set()  # of factors of products, and of what is below them
+        self.company: dict[UOp, UOp] = {}  # values that another one's kernel had better store
         self.crossings: list[Crossing] = []  # of kernels that want the same rows
         self.laid_out = Counter() if wishes.lanes else laid_out(order)
         keeps = wishes.longest_row or wishes.in_registers
@@ -54,7 +54,7 @@ class Inlining:
         self._wishes, self._wanted = wishes, wanted
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
-        """Whether the node is computed where these demands are, rather than stored."""
+        """Whether the node is computed in the kernels that demand it, rather than stored."""
         if node.op in FREE_LEAVES or node.op in MOVED:
             return True
         if widens(node):
@@ -65,7 +65,7 @@ class Inlining:
         products = self.products.get(node)
         facts = products.values() if products else ()
         if facts and are_kept(node.room, facts, demands, self._wishes, self.products):
-            if self._wishes.longest_row:  # the registers of units hold no two kernels
+            if self._wishes.longest_row:  # the registers of units can't hold two kernels
                 self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
                 self.crossings += [] if self._wishes.lanes else crossings(node, demands)
             return True
@@ -76,14 +76,15 @@ class Inlining:
         return self._is_rather_redone(node, demands, len(kernels)) or repeats(node)
 
     def _is_rather_redone(self, node: UOp, demands: Demanded, kernels: int) -> bool:
-        """Whether computing an elementwise value where it is wanted costs less than storing it."""
+        """Whether it costs less to recompute an elementwise value where it is needed than to store
+        it."""
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
         if kernels > 1:
             return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
-        # a reduction below would be stored in its place: then rather what follows it
+        # a reduction below would be stored in its place; storing what follows it is better
         reduced = any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
         if not any(is_redone(d, c) for d, cs in demands.items() for c in cs):
             return not (reduced and any(map(overlaps, demands)))
@@ -91,15 +92,15 @@ class Inlining:
 
     @staticmethod
     def _each_its_part(node: UOp, demands: Demanded) -> bool:
-        """Whether hardly an element is computed twice, as kernels want different ones."""
+        """Whether hardly any element is computed twice, because kernels need different ones."""
         if not is_concrete(node):
             return False
         times = sum(turns_of(context) for contexts in demands.values() for context in contexts)
         return times <= node.size * REDONE_AT_MOST
 
     def _is_made_again(self, node: UOp, demands: Demanded) -> bool:
-        """Whether several kernels compute a value, each element once, rather than that it is
-        stored: a product does so, too, as it lays out its factors."""
+        """Whether several kernels should each compute a value, every element once, rather than read
+        a stored one. A product does so, too, when it lays out its factors."""
         if node in self._kept or not is_concrete(node):
             return False
         inside = [d for d, cs in demands.items() if any(turns_of(c) > node.size for c in cs)]
@@ -109,15 +110,18 @@ class Inlining:
         return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
 
     def _is_stored_anyway(self, node: UOp) -> bool:
-        """Whether a value is in memory, whatever becomes of the one that is looked at."""
+        """Whether a value is in memory in any case, whatever is decided about the node in
+        question."""
         return is_memory(node) or (node in self._kept and node in self._wanted)
 
     def _reduction_fits(self, node: UOp, demands: Demanded) -> bool:
-        """Whether a reduction may live in its user's kernel: computed once an element there.
+        """Whether a reduction may be computed in its user's kernel, where each element is computed
+        once.
 
-        Loops that it does not depend on must be inside those it depends on (a softmax's row), and
-        there must be rows enough to keep cores busy. Inside another reduction only if it is small,
-        or if each sum is asked for once and is short: the sums of a quantised weight's groups.
+        Loops that the reduction does not depend on must be inside those that it depends on (a
+        softmax's row), and there must be enough rows to keep the cores busy. Inside another
+        reduction it is allowed only if it is small, or if each sum is needed once and is short: the
+        sums of a quantised weight's groups.
         """
         ((demand, contexts),) = demands.items()
         free = loops_of(demand.where)
@@ -141,8 +145,8 @@ class Inlining:
         return turns_of(free) >= FEW_ROWS and not rereads_factors(node)
 
     def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
-        """Whether the sums that a FOLD adds up are better computed in its loops, though there it
-        asks for some that are not there: a convolution's input gradient."""
+        """Whether the sums that a FOLD adds up had better be computed in its loops, although these
+        also visit elements that don't exist: a convolution's input gradient."""
         if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not is_concrete(node.src[0]):
             return False
         made = node.size
@@ -151,7 +155,7 @@ class Inlining:
 
 
 def rereads_factors(node: UOp) -> bool:
-    """Whether a sum's factors are read several times: tiles of its own read them once."""
+    """Whether a sum reads its factors several times; tiles of its own would read them once."""
     value = node.src[0]
     if node.arg[0] != "add" or value.op is not Ops.MUL or not is_concrete(value):
         return False
@@ -159,10 +163,10 @@ def rereads_factors(node: UOp) -> bool:
 
 
 def reads_again(node: UOp) -> bool:
-    """Whether a reduction needs what it reads several times, as a product does, and is long."""
+    """Whether a reduction is long and reads its operands several times, as a product does."""
     return not is_concrete(node.src[0]) or (node.src[0].size > SMALL_WORK and rereads_factors(node))
 
 
 def makes_rows(node: UOp) -> bool:
-    """Whether this REDUCE_AXIS may be computed in the kernel that wants it, row by row."""
+    """Whether this REDUCE_AXIS may be computed in the kernel that uses it, row by row."""
     return is_concrete(node.src[0]) and not rereads_factors(node)

@@ -46,8 +46,8 @@ USUAL = Wishes()
 
 
 def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
-    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs, as its devices want
-    it."""
+    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs, according to its
+    devices' wishes."""
     if not is_sharded(sink):
         return _Planner(sink, wishes).finish()
     sharded = shard(sink, RULES)
@@ -81,14 +81,14 @@ class _Planner:
         return self.number[node]
 
     def _storage(self, node: UOp) -> int:
-        """The storage of a version; made when first asked for."""
+        """The storage of a version; it is created when first needed."""
         home = storage_home(node)
         if home not in self.number:
             self._add(home, "out" if home in self.results else "temp")
         return self.number[home]
 
     def _version(self, node: UOp) -> UOp:
-        """What stands for a version inside kernels until slots are given."""
+        """The node that represents a version inside kernels until slots are assigned."""
         if node not in self.version_number:
             self.version_number[node] = len(self.versions)
             self.versions.append(node)
@@ -124,7 +124,8 @@ class _Planner:
         return units
 
     def _joined(self, units: list[Unit]) -> list[Unit]:
-        """Kernels that keep the same rows crosswise are one, if none needs what the other makes."""
+        """Joins kernels that use the same matrix by rows and by columns (`crossings`), if neither
+        depends on the other."""
         of = {unit.kernel: unit for unit in units}
         producer = {node: unit for unit in units for node in unit.writes}
         for crossing in self.demands.crossings:
@@ -156,8 +157,8 @@ class _Planner:
                 user.waits += 1
 
     def _ordered(self) -> Iterable[list[Unit]]:
-        """Sources before users, old readers before writers; those in a list run as one. See `Ready`
-        for the rest."""
+        """Sources before users, old readers before writers; the units in a list run as one. See
+        `Ready` for the other criteria."""
         units = self._units()
         self._connect(units)
         put_off(units)
@@ -180,8 +181,8 @@ class _Planner:
         return home not in self.results and not is_memory(home)
 
     def _save_old_version(self, left: set[Unit]) -> Unit:
-        """A circle: readers of an old version wait for what waits to overwrite it. They get a
-        copy, made now; the writer that waits for nothing else is preferred."""
+        """Breaks a cycle: readers of an old version wait for the writer that waits to overwrite it.
+        The readers get a copy, made now. A writer that waits for nothing else is preferred."""
         unmade = {node for unit in left for node in unit.writes}
         found: list[tuple[int, int, Unit, list[Unit]]] = []
         for unit in left:
@@ -259,8 +260,8 @@ class _Planner:
             yield self._kernel_step(part, kernel.stores[0].origin)
 
     def _without_hazards(self, stores: list[UOp]) -> Iterable[list[UOp]]:
-        """One kernel; or two where it would read what it has already overwritten: values first
-        into temporaries, then from there to where they belong."""
+        """One kernel; or two if it would read what it has already overwritten: the values are then
+        stored to temporaries first and copied from there."""
         written = {self._slot_storage(s.src[0].src[0]): s.src[0].src[1] for s in stores}
         hazard = False
         for node in UOp.sink(*(s.src[1] for s in stores)).toposort():
@@ -287,8 +288,8 @@ class _Planner:
         return self._storage(self.versions[param.arg[0]])
 
     def _kernel_step(self, stores: list[UOp], origin: str | None) -> Step:
-        """Slots by storage, results first; ranges and variables named by order, so that equal
-        kernels are one."""
+        """Slots are numbered by storage, results first; ranges and variables are named in order, so
+        that equal kernels are identical."""
         sink = UOp.sink(*stores)
         order = sink.toposort()
         params = [s.src[0].src[0] for s in stores]
@@ -323,8 +324,8 @@ class _Planner:
         return Step(Ops.KERNEL, device, used, written, ast, None, origin, named)
 
     def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
-        """The kernel simplified, with the slots that are left over renumbered, and which they
-        were. Equal kernels are done once."""
+        """The simplified kernel with its remaining slots renumbered, and their old numbers. Equal
+        kernels are simplified once."""
         if kernel not in self.finished:
             ast = simplify(kernel)
             params = {n.arg[0]: n for n in ast.toposort() if n.op is Ops.PARAM}
@@ -338,7 +339,7 @@ class _Planner:
 
 
 def _rewritten(bases: UOp, wishes: Wishes) -> UOp:
-    """What is to be stored, made in a way that is better to run. It is stored in its own order,
+    """What is to be stored, rewritten into forms that run faster. It is stored in its own order,
     even if it became a view of something else."""
     made = sorted_there(bases, wishes) if wishes.lanes else bases
     made = take_in_blocks(_own_targets(joined_loops(made)))
@@ -346,7 +347,7 @@ def _rewritten(bases: UOp, wishes: Wishes) -> UOp:
 
 
 def _own_targets(sink: UOp) -> UOp:
-    """Each SCATTER gets a target that is nobody else's, to be overwritten in place."""
+    """Gives each SCATTER a target of its own, which can be overwritten in place."""
     numbers = itertools.count()
 
     def owning(node: UOp) -> UOp:
@@ -358,7 +359,7 @@ def _own_targets(sink: UOp) -> UOp:
 
 
 def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
-    """Whether a unit waits for another one, or for what waits for it."""
+    """Whether a unit waits for another one, directly or through others."""
     stack, seen = [unit], {unit}
     while stack:
         made = {producer[node] for node in stack.pop().reads if node in producer} - seen
@@ -373,8 +374,8 @@ def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
 
 
 def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
-    """The last of `order` with leaves replaced, index expressions in the canonical order of the
-    new names."""
+    """The last node of `order`, with leaves replaced, and index expressions in the canonical order
+    of the new names."""
     done = dict(changes)
     for node in order:
         if node in done:

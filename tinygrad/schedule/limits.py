@@ -18,12 +18,13 @@ from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-SPARE = 2  # buffers besides what is read and stored: fault words, a copy of an old version
+SPARE = 2  # further buffers: fault words, a copy of an old version
 
 
 def beyond(kernels: Iterable[Kernel], wishes: Wishes) -> tuple[set[UOp], set[UOp]]:
-    """Nodes that are to be stored, and stored ones that are to have kernels of their own, where a
-    kernel binds more than `wishes.buffers`. Both empty: all fit, or can't be made smaller."""
+    """Where a kernel binds more than `wishes.buffers`: nodes that must be stored, and stored nodes
+    that must have kernels of their own. Both are empty if all kernels fit, or can't be made
+    smaller."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
 
@@ -33,7 +34,7 @@ def beyond(kernels: Iterable[Kernel], wishes: Wishes) -> tuple[set[UOp], set[UOp
     for kernel in kernels:
         arrays = [*kernel.stores, *kernel.reads]
         spare = SPARE
-        if bound(arrays) > len(arrays):  # long ones: of few kernels, so it is looked at closely
+        if bound(arrays) > len(arrays):  # long arrays, of few kernels: counted exactly
             spare = any(node.op is Ops.CHECK for node, _ in kernel.inlined)
         if bound(arrays) + spare <= wishes.buffers:
             continue
@@ -47,19 +48,19 @@ def beyond(kernels: Iterable[Kernel], wishes: Wishes) -> tuple[set[UOp], set[UOp
 
 
 def _bound(node: UOp, window: int) -> int:
-    """How often a group binds an array that it goes through in order: twice where it comes to the
-    next window."""
+    """How often a group binds an array that it passes through in order: twice if it may cross into
+    the next window."""
     home = storage_home(node)
     return min(2, len(windows([(0, home.size)], home.dtype.itemsize, home.size, window)))
 
 
 def _part(kernel: Kernel, most: int, bound: Callable[[Iterable[UOp]], int]) -> UOp | None:
-    """The largest part of a kernel's value that binds at most so many, but two arrays at least, as
-    the first value that binds more is reached from the leaves."""
+    """The largest part of a kernel's value that binds at most this many arrays, but at least two: a
+    source of the first node, from the leaves on, that binds more."""
     leaves: dict[UOp, frozenset[UOp]] = {}
     for node, _ in reversed(kernel.inlined):
         below = [(s, leaves.get(s, frozenset((s,)) & kernel.reads.keys())) for s in node.src]
-        if node.op in (Ops.INDEX, Ops.SCATTER):  # what is indexed lies in memory, under its views
+        if node.op in (Ops.INDEX, Ops.SCATTER):  # an indexed array is in memory, below its views
             below[0] = node.src[0], leaves.get(node.src[0]) or frozenset(node.src[:1])
         leaves[node] = found = leaves.get(node, frozenset()).union(*(own for _, own in below))
         if len(found) > 2 and bound(found) > most:
@@ -69,8 +70,8 @@ def _part(kernel: Kernel, most: int, bound: Callable[[Iterable[UOp]], int]) -> U
 
 
 def in_circles(kernels: Sequence[Kernel]) -> set[UOp]:
-    """The reductions that are to be stored, and to share no kernel, so that no two kernels
-    overwrite what the other reads. Empty: there are no such pairs, or nothing helps."""
+    """The reductions that must be stored, and share no kernel, so that no two kernels each
+    overwrite what the other reads. Empty if there are no such pairs, or if nothing helps."""
     writers = {
         assign.src[0].base: kernel
         for kernel in kernels
@@ -86,7 +87,7 @@ def in_circles(kernels: Sequence[Kernel]) -> set[UOp]:
 
 
 def _reductions(kernel: Kernel) -> set[UOp]:
-    """The reductions that the kernel's new values are made of element by element."""
+    """The reductions that the kernel's new values depend on element by element."""
     own = {node for node, _ in kernel.inlined if node.op is Ops.REDUCE_AXIS}
     values = [assign.src[1] for assign in kernel.stores if assign.op is Ops.ASSIGN]
     return own.intersection(reached(*values, through=lambda node: node.op in COMPUTED))

@@ -16,9 +16,9 @@ from tinygrad.base.helpers import round_up
 from tinygrad.schedule.plan import Plan, Storage
 
 T = TypeVar("T")
-ALIGNMENT = 256  # bytes: where any device may begin to bind, as `base/windows` has it
-TIGHT = 65 / 64  # an arena so little above what no arena can be below is good enough
-MANY = 2048  # lives: of more, each is not compared with each
+ALIGNMENT = 256  # bytes: a device can bind memory at multiples, see `base/windows`
+TIGHT = 65 / 64  # an arena this close to the lower bound is good enough
+MANY = 2048  # lives: with more, they are not all compared with each other
 
 
 class Life(NamedTuple):
@@ -30,7 +30,7 @@ class Life(NamedTuple):
 
 
 def arranged(plan: Plan) -> Plan:
-    """The plan with a place for each temporary, in the arena of its device."""
+    """The plan with a place for each temporary in the arena of its device."""
     temporaries = {n: kept for n, kept in enumerate(plan.storages) if kept.kind == "temp"}
     uses = [(*step.storages, *step.own) for step in plan.steps]
     offsets, arenas = shared_places(temporaries, uses, plan.largest)
@@ -43,8 +43,8 @@ def arranged(plan: Plan) -> Plan:
 def shared_places(
     temporaries: Mapping[T, Storage], uses: Iterable[Iterable[T]], largest: int
 ) -> tuple[dict[T, int], dict[str, int]]:
-    """The place of each temporary in the arena of its device, and the sizes of the arenas. `uses`
-    says what each step reads or writes; what no step does has no place."""
+    """The place of each temporary in the arena of its device, and the sizes of the arenas. `uses`:
+    what each step reads or writes. A temporary that no step uses has no place."""
     first: dict[T, int] = {}
     last: dict[T, int] = {}
     for moment, used in enumerate(uses):
@@ -64,7 +64,7 @@ def shared_places(
 
 
 def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:
-    """The plan in which each step has storages of so many bytes for itself."""
+    """The plan in which each step gets additional storages of these sizes for itself."""
     if not any(wanted):
         return plan
     storages, steps = list(plan.storages), []
@@ -76,8 +76,9 @@ def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:
 
 
 def place(lives: Sequence[Life], largest: int = 0) -> tuple[list[int], int]:
-    """An offset for each life, and the size of the arena. If that is buffers of `largest` bytes, a
-    multiple of ALIGNMENT, each life lies in one; a longer one begins one, and ends where it ends.
+    """An offset for each life, and the size of the arena. If the arena consists of buffers of
+    `largest` bytes, a multiple of ALIGNMENT, each life lies in one of them; a longer life starts a
+    buffer and ends it.
 
     >>> place([Life(100, 0, 1), Life(100, 1, 2), Life(100, 2, 3)])
     ([0, 256, 0], 512)
@@ -91,14 +92,14 @@ def place(lives: Sequence[Life], largest: int = 0) -> tuple[list[int], int]:
 
 
 def _inside(start: int, size: int, largest: int) -> int:
-    """From `start` on the first place that lies in one buffer."""
+    """The first place from `start` on that lies in a single buffer."""
     if not largest or start // largest == (start + size - 1) // largest:
         return start
     return round_up(start, largest)
 
 
 def most_live(lives: Sequence[Life]) -> int:
-    """The bytes of the step in which most are needed: no arena is smaller."""
+    """The bytes that are live in the step with the most: a lower bound of the arena."""
     changes: defaultdict[int, int] = defaultdict(int)
     for life in lives:
         changes[life.first] += _rounded(life)
@@ -107,7 +108,7 @@ def most_live(lives: Sequence[Life]) -> int:
 
 
 def _by_size(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
-    """The largest first, each as low as what lives beside it allows."""
+    """The largest first, each at the lowest place that the lives beside it allow."""
     offsets, end = [0] * len(lives), 0
     placed: list[tuple[int, int, Life]] = []  # (start, end), in order
     for i in sorted(range(len(lives)), key=lambda i: (-lives[i].nbytes, i)):
@@ -123,7 +124,7 @@ def _by_size(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
 
 
 def _in_time(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
-    """In order of time, each into the smallest gap that holds it; the last gap has no end."""
+    """In order of time, each into the smallest gap that can hold it; the last gap is unbounded."""
     offsets, end = [0] * len(lives), 0
     gaps: list[tuple[int, float]] = [(0, math.inf)]  # (start, end), in order
     ending: list[tuple[int, int]] = []  # (last step, number of the life)
@@ -143,7 +144,7 @@ def _in_time(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
 
 
 def _open(gaps: list[tuple[int, float]], start: int, end: float) -> None:
-    """Here is a gap again, one with those beside it."""
+    """Frees an interval and merges it with the gaps beside it."""
     at = bisect.bisect(gaps, (start, end))
     if gaps[at][0] == end:
         end = gaps.pop(at)[1]

@@ -63,7 +63,7 @@ def _reshape(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
 
 
 def _unflatten(flat: UOp, shape: Sequence[int]) -> list[UOp]:
-    """The index in `shape` of position `flat`."""
+    """The index in `shape` of the position `flat`."""
     index: list[UOp] = []
     for axis, size in enumerate(shape):
         inner = prod(shape[axis + 1 :])
@@ -137,12 +137,13 @@ _RULES: dict[Ops, Callable[[UOp, Index], tuple[Index, list[UOp]]]] = {
 
 
 def source_index(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
-    """For a movement op: the index into its source, and the conditions for there being one."""
+    """For a movement op: the index into its source, and the conditions under which that element
+    exists."""
     return _RULES[node.op](node, index)
 
 
 def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
-    """Through all movement from `view` down to `base`: the offset in the base's storage."""
+    """The offset in the base's storage, through all movement from `view` down to `base`."""
     conditions: list[UOp] = []
     while view is not base:
         if view.op is Ops.DETACH:
@@ -155,7 +156,7 @@ def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
 
 
 def both(*gates: UOp | None) -> UOp | None:
-    """The AND of gates, each of their conditions once; None for none."""
+    """The AND of gates, with each condition once; None if there is none."""
     conditions = conditions_of(*(gate for gate in gates if gate is not None))
     return all_of(conditions) if conditions else None
 
@@ -166,13 +167,14 @@ def loops_of(index: Iterable[UOp]) -> frozenset[UOp]:
 
 
 def turns_of(loops: Iterable[UOp]) -> int:
-    """How often the innermost of these loops turns."""
+    """How often the innermost of these loops runs."""
     return int(prod(loop.vmax + 1 for loop in loops))
 
 
 def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
-    """For each axis the sizes of the axes that a RESHAPE below merged into it, if what follows the
-    RESHAPE is elementwise: loops over these follow the values as they are made."""
+    """For each axis, the sizes of the axes that a RESHAPE below merged into it, if only elementwise
+    ops follow the RESHAPE: loops over these sizes visit the values in the order in which they are
+    computed."""
     while node.op in GroupOp.Elementwise or node.op in (Ops.CONTIGUOUS, Ops.DETACH):
         same = [s for s in node.src if s.has_shape and s.shape == node.shape]
         merging = [s for s in same if s.op is Ops.RESHAPE and len(s.src[0].shape) > len(s.shape)]
@@ -197,11 +199,13 @@ def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
 def fold_axis(
     at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
 ) -> tuple[UOp, UOp, list[UOp], list[UOp]]:
-    """For element `at` of a windowed axis: position, tap, conditions, and the counter of taps.
+    """For element `at` of a windowed axis: the position, the tap, the conditions, and the loop over
+    taps.
 
-    Position i reads i*stride + k*dilation - before. Only taps k with (at + before - k*dilation)
-    divisible by the stride read `at`; where stride and dilation have no common factor these are
-    every stride-th from one that `at` alone decides, so the loop visits no other (its phases).
+    Position i reads i*stride + k*dilation - before. Only taps k for which at + before - k*dilation
+    is divisible by the stride read `at`. If stride and dilation have no common factor, these are
+    every stride-th tap, starting at one that depends only on `at`, so the loop visits no other taps
+    (its phases).
     """
     axis, taps, stride, dilation, before, _ = window
     shifted = at + before

@@ -34,13 +34,13 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
 
 
 def _checks_turns(value: UOp, ranges: tuple[UOp, ...]) -> bool:
-    """Whether a CHECK asks something of each turn. One that asks the same in all is kept."""
+    """Whether a CHECK depends on the turn. One that is the same in all turns is kept."""
     checks = [n for n in value.toposort() if n.op is Ops.CHECK] if value.has_check else []
     return any(not check.ranges.isdisjoint(ranges) for check in checks)
 
 
 def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:
-    """The loop that the condition narrows, and to which turn."""
+    """The loop that the condition narrows, and the turn."""
     if condition.op is Ops.CMPEQ:
         for counter, at in (condition.src, condition.src[::-1]):
             loop = counter
@@ -52,7 +52,7 @@ def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:
 
 
 def _holds(dtype: DType, counter: UOp) -> bool:
-    """Whether an integer type counts as far as the loop, so that the cast changes no turn."""
+    """Whether an integer type can hold the loop's counter, so that the cast doesn't change it."""
     return dtypes.is_int(dtype) and bool(counter.vmax <= int(dtypes.max(dtype)))
 
 

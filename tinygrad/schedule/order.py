@@ -28,7 +28,7 @@ LITTLE = 1 << 16  # bytes that make no difference
 
 @dataclass(eq=False)
 class Unit:
-    """Something that runs as a whole: a kernel, or a node that is a step of its own."""
+    """A unit of execution: a kernel, or a node that is a step of its own."""
 
     position: int
     reads: list[UOp]
@@ -36,19 +36,19 @@ class Unit:
     kernel: Kernel | None = None
     crossing: Crossing | None = None  # what the kernel stores of another one
     node: UOp | None = None
-    moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads elsewhere
+    moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads from copies
     users: dict[Unit, bool] = field(default_factory=dict)  # False: only because it overwrites
     waits: int = 0
-    company: Hashable = None  # short units of the same company may be launched as one
-    is_late: bool = False  # only late units, and copies that nobody waits for, need what it makes
+    company: Hashable = None  # short units with the same company may be launched together
+    is_late: bool = False  # only late units, and copies that nothing waits for, need its results
 
 
 def put_off(units: Sequence[Unit]) -> None:
-    """Says which short units are late, and sees to it that copies to other devices go on beside the
-    kernels: what a copy waits for has no company, what waits for a copy only its like. What is made
-    of nothing but the graph's leaves waits for the first that wants it."""
+    """Decides which short units are late, and lets copies to other devices overlap with kernels: a
+    unit that a copy waits for has no company, and one that waits for a copy only has company of its
+    kind. A unit that reads only the graph's leaves is moved to right before its first user."""
     units = sorted(units, key=lambda u: u.position)
-    behind = set[Unit]()  # copies, and what needs what they bring
+    behind = set[Unit]()  # copies, and the units that depend on them
     for unit in units:
         if unit.kernel is None:
             behind.add(unit)
@@ -73,8 +73,8 @@ def _is_little(unit: Unit) -> bool:
 
 
 class Ready:
-    """The units that wait for nothing. `home` gives the first version that lived where a version
-    lives, `is_temporary` says of such a one that its storage is needed no longer than it is read.
+    """The units that wait for nothing. `home` maps a version to the first version in its storage;
+    `is_temporary` tells whether that storage is needed only as long as it is read.
 
     A unit is entered again when it becomes the last that uses some storage.
     """
@@ -89,9 +89,9 @@ class Ready:
         self.units = sorted(units, key=lambda unit: unit.position)
         self.number = {unit: i for i, unit in enumerate(self.units)}
         self.stored: dict[Unit, list[UOp]] = {}  # the temporaries that a unit reads or writes
-        self.left: dict[UOp, set[Unit]] = {}  # the units to come that do
+        self.left: dict[UOp, set[Unit]] = {}  # the remaining units that use a temporary
         self.begun: set[UOp] = set()
-        self.live, self.most = 0, given // 2  # bytes of temporaries now, and that may be
+        self.live, self.most = 0, given // 2  # bytes of live temporaries, and how many there may be
         self.early = {unit for unit in units if unit.kernel is not None and not unit.is_late}
         self._heap: list[tuple[bool, bool, int]] = []
         self._companies = defaultdict[Hashable, list[int]](list)
@@ -108,7 +108,7 @@ class Ready:
         return bool(self._heap)
 
     def add(self, unit: Unit) -> None:
-        """Enters the unit, if it waits for nothing."""
+        """Adds the unit, if it waits for nothing."""
         if unit.waits == 0:
             growth = self._growth(unit)
             comes_last = unit.is_late and growth > -LITTLE
@@ -130,7 +130,7 @@ class Ready:
             if each not in self._taken:
                 growth = max(0, self._growth(each))
                 if unit.is_late and growth > free:
-                    break  # who looked further would do so in each turn
+                    break  # a longer search would be repeated in each turn
                 self._taken.add(each)
                 found.append(each)
                 free -= growth
@@ -138,7 +138,8 @@ class Ready:
         return found
 
     def done(self, unit: Unit) -> None:
-        """The unit has run: those that are now the last to use some storage may come earlier."""
+        """Marks the unit as run: units that are now the last to use some storage may come
+        earlier."""
         self.early.discard(unit)
         begun = [home for home in self.stored[unit] if home not in self.begun]
         self.begun.update(begun)
@@ -153,7 +154,8 @@ class Ready:
                 self.live -= _nbytes(home)
 
     def _growth(self, unit: Unit) -> int:
-        """Bytes that are taken by what it begins, less those freed by what it is the last of."""
+        """The bytes of the storage that the unit begins to use, minus those of the storage it is
+        the last to use."""
         growth = 0
         for home in self.stored[unit]:
             if home not in self.begun:

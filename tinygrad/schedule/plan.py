@@ -14,12 +14,12 @@ from tinygrad.uop.op import Ops, bit_cast
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the devices of a plan want of it: values kept in rows of at most so many elements
-    (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
-    `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`; each
-    buffer of a kernel seen through a `window` of so many bytes (0: any number); no buffer that
-    temporaries share of more than `largest` bytes (0: any number); no more than so many `turns` of
-    a lane's loops in order (0: any number)."""
+    """What the devices need of a plan. `longest_row`: elements of the longest row that kernels keep
+    (`schedule/rows`; 0: none). `buffers`: the most buffers in a kernel. `lanes`: kernels should
+    have work for all lanes of groups. `in_registers`: products of these dtypes can make scores in
+    registers. `window`: the bytes of each buffer that a kernel can see. `largest`: the most bytes
+    of a buffer that temporaries share. `turns`: the most turns of a lane's loops in order. For the
+    last five numbers, 0 means no limit."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
@@ -32,9 +32,9 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Storage:
-    """One numbered storage. `kind`: "param" came with the graph (its `place`th PARAM), "out" is
-    where a result will live, "temp" lies at byte `place` of its device's arena. A param or result
-    of several devices has a Placement; what a step uses of it is a "part", number `place` of
+    """One numbered storage. `kind`: "param" came with the graph (it is PARAM number `place`), "out"
+    will hold a result, "temp" lies at byte `place` of its device's arena. A param or result on
+    several devices has a Placement; the piece of it that a step uses is a "part", number `place` of
     storage `whole`."""
 
     kind: str
@@ -51,14 +51,14 @@ class Storage:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: a KERNEL (`ast`), a COPY, or a CALL or SCAN (`arg`: the node, and which of
-    its results are wanted).
+    """One action: a KERNEL (`ast`), a COPY, or a CALL or SCAN (`arg`: the node, and which of its
+    results are needed).
 
-    `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
-    them are written. `variables` names the plan's variables that the kernel's `v000`, `v001`, ..
-    stand for. `own` are storages that nobody but this kernel uses, which compiling it added. A step
-    from the disk has no `ast`, but what `engine/faults` wants to know of it, `touches`. A kernel of
-    any size does only a `part` of what that of the largest would.
+    `storages` are numbers in the plan, in the order of the kernel's slots; the first `writes` of
+    them are written. `variables`: the plan's variables that the kernel's `v000`, `v001`, .. stand
+    for. `own`: storages that only this kernel uses, added when it was compiled. A step loaded from
+    disk has no `ast`, but `touches`, the facts that `engine/faults` needs. `part`: the fraction of
+    the work of the largest size that a kernel of any size does.
     """
 
     op: Ops
@@ -75,22 +75,22 @@ class Step:
 
 
 def shortest(limits: Iterable[int]) -> int:
-    """The least of some limits, of which 0 is none."""
+    """The smallest of some limits, where 0 means no limit."""
     return min(filter(None, limits), default=0)
 
 
 def variable_name(number: int) -> str:
-    """What a plan or a kernel calls a variable: names have no meaning but their order."""
+    """The name of a variable in a plan or a kernel: names only have an order."""
     return f"v{number:03}"
 
 
 def variable_number(name: str) -> int:
-    """The number that `variable_name` was given."""
+    """The number of a variable from `variable_name`."""
     return int(name[1:])
 
 
 BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-"""Of which type a variable is that holds the bits of a float of so many bytes."""
+"""The type of a variable that holds the bits of a float of this size."""
 
 
 def bits_variable(name: str, dtype: DType) -> UOp:
@@ -119,10 +119,10 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in order. `results` says for each root of the graph in which storage its base lives;
-    `arenas` how many bytes the temporaries of each device take together, `values` what variables
-    behind the graph's own are. An arena is several buffers where one may not be longer than
-    `largest` bytes: no temporary lies in two of them."""
+    """Steps in order. `results`: for each root of the graph, the storage of its base. `arenas`: the
+    bytes that the temporaries of each device take together. `values`: the values of variables after
+    the graph's own. If a buffer may have no more than `largest` bytes, an arena is several buffers:
+    no temporary crosses from one to the next."""
 
     storages: tuple[Storage, ...]
     steps: tuple[Step, ...]

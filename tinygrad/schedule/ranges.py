@@ -25,7 +25,7 @@ StorageOf = Callable[[UOp], UOp]
 
 
 class Expressions:
-    """The expressions of one kernel; `storage` gives the PARAM that holds a stored node."""
+    """The expressions of one kernel; `storage` returns the PARAM of a stored node."""
 
     def __init__(self, demands: Demands, kernel: Kernel, storage: StorageOf) -> None:
         self.demands = demands
@@ -56,7 +56,7 @@ class Expressions:
     # ---- one element -----------------------------------------------------------------------------
 
     def value(self, node: UOp, demand: Demand) -> UOp:
-        """What a user sees: the inlined expression, or a read of memory."""
+        """The value that a user gets: the inlined expression, or a read of memory."""
         made = self.made.get((node, self.demands.same_as.get((node, demand), demand)))
         if made is not None:
             return made
@@ -67,7 +67,7 @@ class Expressions:
         op = node.op
         if op in GroupOp.Elementwise:
             src = tuple([self.value(s, demand) for s in node.src])
-            if op is Ops.CHECK and demand.gate is not None:  # what is not wanted may be anything
+            if op is Ops.CHECK and demand.gate is not None:  # what is not needed may be anything
                 src = (src[0], demand.gate.where(src[1], src[1].const_like(True)))
             return UOp(op, node.dtype, src, node.arg)
         if op in GroupOp.Movement:
@@ -135,11 +135,11 @@ class Expressions:
 
 
 def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
-    """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
-    that already, and so is what is made of such reads and stays 0. Terms of a sum are `lax`: there
-    -0 is as good, and what other factors read under no gate counts as finite; so a product stays
-    one, of a factor that is 0 there: the one that knows least of the condition, as an image that is
-    the same everywhere."""
+    """`value`, or 0 where the condition fails. A read whose gate contains the condition needs no
+    change, nor does a value computed from such reads if it stays 0. Terms of a sum are `lax`: -0 is
+    as good as 0 there, and other factors, read without a gate, count as finite. So a product stays
+    a product, and only one factor becomes 0: the one that depends least on the condition, such as
+    an image that is the same everywhere."""
     if _is_zero_unless(set(conditions_of(condition)), value, lax):
         return value
     if lax and value.op is Ops.MUL:
@@ -176,8 +176,8 @@ def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
 
 
 def _scales_zero(value: UOp, lax: bool) -> bool:
-    """Whether 0 times this is 0: it is positive, or just finite where -0 is as good: no quotient,
-    no logarithm, no power."""
+    """Whether 0 times this value is 0: it is positive, or, where -0 is as good as 0, just finite:
+    no quotient, no logarithm, no power."""
     if not lax:
         return value.op is Ops.CONST and 0 < value.arg < math.inf
     return not any(
@@ -194,13 +194,13 @@ def _is_mean(quotient: UOp) -> bool:
 
 
 MOST_LOOKED_AT = 64
-"""Nodes of a value: what is made of more isn't found to be 0."""
+"""Nodes that are searched: a value of more nodes isn't found to be 0."""
 
 _KEEPING_ZERO = {*(Ops.MUL, Ops.FDIV, Ops.ADD, Ops.MAX), Ops.WHERE, Ops.CAST, Ops.TRUNC, Ops.SQRT}
 _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 
 
 def _is_inside(memory: UOp, offset: UOp) -> bool:
-    """Whether any turn of the loops reads an element that is there: no gate is needed then, and
-    what doesn't depend on a gate's loops stays the same for all their turns."""
+    """Whether every turn of the loops reads an existing element. Then no gate is needed, and values
+    that don't depend on a gate's loops stay the same for all their turns."""
     return bool(offset.vmin >= 0 and offset.vmax < memory.arg[1])

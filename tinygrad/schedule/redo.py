@@ -13,35 +13,35 @@ from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
-CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
+CHEAP_WEIGHT = 8  # values of up to so many operations are recomputed rather than stored
 CHEAP_LEAVES = 2  # ... if they read no more than so many values
-REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
-WEIGHT_LIMIT = 1 << 20  # what is shared counts on each way to it, so weights double fast
+REPEATED = 1.5  # from this ratio of elements to those in memory on, the latter are stored instead
+WEIGHT_LIMIT = 1 << 20  # shared nodes count once for each path, so weights can double quickly
 NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
 LAID_OUT = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.CAST))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
 BYTE_WORTH = 12
-"""Operations that take as long as writing a byte of a value and reading it in another kernel."""
+"""Operations that cost as much as writing a byte of a value and reading it in another kernel."""
 
 SMALL = 8
-"""So many times smaller than what is made of it, a value is read for nothing."""
+"""Reading a value is free if it is this many times smaller than the result."""
 
-FEWEST_USES = 16  # of a factor's elements, where laying it out takes little time
+FEWEST_USES = 16  # of a factor's elements, if laying it out is to take little time
 
 LARGE_LEAVES = 2
-"""Large values that may be read in the place of the one."""
+"""Large values that may be read in place of a stored one."""
 
 
 def weight_of(node: UOp) -> int:
-    """Operations that one element takes, beside those of its sources."""
+    """Operations for one element, without those of its sources."""
     takes = node.op in GroupOp.Elementwise or node.op is Ops.INDEX
     return WEIGHT.get(node.op, 1) if takes else 0
 
 
 def weights_below(order: Sequence[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
-    """For each node what one element costs down to memory or a reduction: operations, and what is
-    read (no more than one too many to be cheap)."""
+    """For each node the cost of one element down to memory or a reduction: operations, and what is
+    read (at most one value more than is cheap)."""
     weight: dict[UOp, int] = {}
     leaves: dict[UOp, tuple[UOp, ...]] = {}
     for node in order:
@@ -57,7 +57,7 @@ def weights_below(order: Sequence[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple
 
 
 def widens(node: UOp) -> bool:
-    """Whether this only gives numbers more bytes: what is stored, if anything, are the fewer."""
+    """Whether the node only widens numbers: if anything is stored, it is the narrower form."""
     if node.op is not Ops.CAST:
         return False
     given, kind = node.src[0].dtype, node.dtype
@@ -65,8 +65,8 @@ def widens(node: UOp) -> bool:
 
 
 def repeats(node: UOp) -> bool:
-    """Whether these are few cheap operations on values that are repeated: those are then stored, if
-    anything is."""
+    """Whether the node is a few cheap operations on values that are repeated: if anything is
+    stored, it is those values."""
     weight, stored = 0, set[UOp]()
 
     def is_repeated(top: UOp) -> bool:
@@ -83,8 +83,8 @@ def repeats(node: UOp) -> bool:
 
 
 def kept_anyway(order: Sequence[UOp]) -> set[UOp]:
-    """What is made of a product, elementwise, and has several users: that is stored in any case.
-    Nodes come in order."""
+    """Values that depend on a product elementwise and have several users: they are stored in any
+    case. Nodes come in order."""
     users = Counter(source for node in order for source in set(node.src))
     kept, costly = set[UOp](), set[UOp]()
     for node in order:
@@ -95,8 +95,8 @@ def kept_anyway(order: Sequence[UOp]) -> set[UOp]:
 
 
 def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
-    """How many products each node is a factor of: what is computed there is laid out once, whatever
-    the number of rows or columns that read it."""
+    """How many products each node is a factor of. A factor is laid out once, so it is computed
+    once, however many rows or columns read it."""
     found: Counter[UOp] = Counter()
     for node in order:
         if node.op is Ops.REDUCE_AXIS and is_product(node):
@@ -108,8 +108,9 @@ def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
 
 
 def small_work(node: UOp, is_kept: Callable[[UOp], bool]) -> list[UOp] | None:
-    """The stored values that an element is made of, if few of them are large, and it takes fewer
-    operations than to store it; each counts once, however often its result is used."""
+    """The stored values that an element is computed from, if few of them are large, and if
+    computing it takes fewer operations than storing it; each operation counts once, however often
+    its result is used."""
     most = BYTE_WORTH * node.dtype.itemsize
     weight, large, read = 0, 0, list[UOp]()
 

@@ -14,7 +14,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 SHORTEST_RUN = 16
-"""Elements that must follow each other in memory where loops change places: a cache line."""
+"""The least number of contiguous elements when loops are reordered: a cache line."""
 
 ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH, Ops.CONTIGUOUS}
 
@@ -23,8 +23,8 @@ Sizes = tuple[tuple[int, ...], ...]
 
 
 def above_reductions(order: Iterable[UOp], is_one: Callable[[UOp], bool]) -> set[UOp]:
-    """The reductions of which `is_one` holds, and what is made of them elementwise and by movement;
-    nodes come in order."""
+    """The reductions for which `is_one` holds, and what depends on them elementwise and by
+    movement; nodes come in order."""
     found: set[UOp] = set()
     for node in order:
         if node.op is Ops.REDUCE_AXIS:
@@ -38,8 +38,9 @@ def above_reductions(order: Iterable[UOp], is_one: Callable[[UOp], bool]) -> set
 def reduced_at(
     node: UOp, index: Index, above: Collection[UOp], ends: Collection[UOp]
 ) -> list[Index]:
-    """At which elements the value of `node` at `index` wants reductions, those of most terms first.
-    What `ends` has is stored, and so are values under conditions: they don't count."""
+    """The elements of reductions that the value of `node` at `index` needs; those with the most
+    terms come first. Nodes in `ends` are stored, and so are values under conditions: neither
+    count."""
     found: dict[Index, int] = {}
     stack, seen = [(node, index)], {(node, index)}
     while stack:
@@ -59,7 +60,7 @@ def reduced_at(
 
 
 def pieces_of(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
-    """Each loop of `index` cut where a reduction is wanted at its quotient by a divisor."""
+    """Each loop of `index`, split where a reduction is needed at its quotient by a divisor."""
     cuts: dict[UOp, set[int]] = {}
     for where in wanted:
         for at in where:
@@ -77,8 +78,8 @@ def pieces_of(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
 
 
 def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> list[UOp]:
-    """The loops with those of the reductions outermost, if there are `fewest` rows of these, and
-    as long as what then lies innermost follows each other in memory."""
+    """The loops with those of the reductions outermost, if these have at least `fewest` rows, and
+    as long as the innermost loops stay contiguous in memory."""
     chain: list[frozenset[UOp]] = []
     for where in wanted:
         own = loops_of(where)
@@ -93,7 +94,7 @@ def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> li
 
 
 def _trailing(loops: Sequence[UOp], moved: Sequence[UOp]) -> Iterable[UOp]:
-    """The innermost loops that stay where they are."""
+    """The innermost loops that keep their place."""
     for before, after in zip(reversed(loops), reversed(moved), strict=True):
         if before is not after:
             return

@@ -26,13 +26,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 READ_THROUGH = GroupOp.Movement | {Ops.CAST}
-"""What a factor may pass before it is multiplied, as a kernel reads it."""
+"""Ops between a factor's computation and its multiplication that a kernel reads through."""
 
 GROWING = {Ops.WINDOW, Ops.PAD}
-"""Movement that makes more elements than there were."""
+"""Movement ops whose result has more elements than the source."""
 
 BLOCK = 1 << 16
-"""Elements of a block of rows: so many a private cache keeps beside other things."""
+"""Elements of a block of rows, which a private cache can hold beside other data."""
 
 LARGEST_BLOCK = 64
 """Rows of a block, at most."""
@@ -41,28 +41,31 @@ FEWEST_ROWS = 16
 """With fewer rows there are no blocks for several cores."""
 
 OPERATIONS_A_READ = 6
-"""Multiply-adds that take as long as an element's way to memory and back, divided among the rows
-of a block."""
+"""Multiply-adds that cost as much as writing an element to memory and reading it back, divided by
+the rows of a block."""
 
 BLOW_UP = 4
-"""A value so many times larger than what it is made of is rather made again than stored."""
+"""A value this many times larger than its operands is recomputed rather than stored."""
 
 MOST_PRODUCTS = 4
-"""That a value is made of which is kept in rows: each kernel that wants it makes all of them."""
+"""The most products in a value that is kept in rows: each kernel that uses it computes all of
+them."""
 
 FEWEST_USES = 8
-"""Of a factor of scores, for a unit: half of its rows."""
+"""Uses of each factor of scores, for a unit: half of its rows."""
 
 DEEPEST_AGAIN = 128
-"""Terms of scores that several kernels make in registers, of which a gradient needs two at once."""
+"""The most terms of scores that several kernels compute in registers; a gradient needs two such at
+once."""
 
 LONGEST_IN_REGISTERS = 1 << 20
-"""Elements of a row whose scores a unit makes again rather than to store them."""
+"""Elements of the longest row whose scores a unit recomputes rather than stores."""
 
 
 class Product(NamedTuple):
-    """A REDUCE_AXIS over products: how many it adds for an element, whether it is BLOW_UP times
-    larger than its factors, their dtype if they have one, and how often each of them is used."""
+    """A REDUCE_AXIS over products: the terms of each sum, whether the result is BLOW_UP times
+    larger than the factors, the factors' dtype if they have the same, and how often each factor is
+    used."""
 
     depth: int
     grows: bool
@@ -71,7 +74,7 @@ class Product(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A kernel that wants a value: its loops, the indices, and the loops around them."""
+    """A kernel that needs a value: its loops, the indices, and the loops around them."""
 
     loops: tuple[UOp, ...]
     indices: list[Index]
@@ -79,11 +82,11 @@ class Reader(NamedTuple):
 
 
 Products = dict[UOp, dict[UOp, Product]]
-"""For each node the products that it is made of, elementwise and by movement."""
+"""For each node the products that it depends on elementwise and by movement."""
 
 
 def products_below(order: Iterable[UOp]) -> Products:
-    """The products of all nodes, which come in order."""
+    """The products below each node; nodes come in order."""
     found: Products = {}
     for node in order:
         if node.op is Ops.REDUCE_AXIS and is_product(node):
@@ -96,7 +99,7 @@ def products_below(order: Iterable[UOp]) -> Products:
 
 
 def is_product(node: UOp) -> bool:
-    """Whether a REDUCE_AXIS sums products of two tensors that have other axes than each other."""
+    """Whether a REDUCE_AXIS sums products of two tensors that differ in their axes."""
     source = _products_of(node)
     if node.arg[0] != "add" or source.op is not Ops.MUL:
         return False
@@ -106,7 +109,8 @@ def is_product(node: UOp) -> bool:
 
 
 def is_contraction(node: UOp) -> bool:
-    """Whether both factors of such a product have all terms of the sum: a product of matrices."""
+    """Whether both factors of such a product have all terms of the sum, as in a product of
+    matrices."""
     if not is_product(node):
         return False
     source = _products_of(node)
@@ -125,7 +129,7 @@ def _fact_of(node: UOp) -> Product:
 
 
 def _rounded_to(factor: UOp) -> DType:
-    """The narrowest dtype on the way from where a factor is made to where it is multiplied."""
+    """The narrowest dtype between the computation of a factor and its multiplication."""
     found = factor.dtype
     while factor.op in READ_THROUGH:
         (factor, *_) = factor.src
@@ -144,9 +148,9 @@ def are_kept(
     wishes: Wishes,
     made: Products,
 ) -> bool:
-    """Whether each kernel that wants a value made by these products keeps it in rows, of at most
-    `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
-    rows. `made` are the products of all nodes."""
+    """Whether each kernel that needs a value of these products keeps it in rows of at most
+    `longest_row` elements; or, for rows of any length, computes it in the registers of units, if it
+    only reduces rows. `made`: the products of all nodes."""
     kernels = readers_of(demands)
     readers = kernels.values()
     if not readers or len(facts) > MOST_PRODUCTS:
@@ -179,7 +183,7 @@ def are_kept(
 
 
 def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
-    """Pairs of kernels that have the same loops and want the same rows in the same turns."""
+    """Pairs of kernels that have the same loops and need the same rows in the same turns."""
     for (one, first), (other, second) in permutations(readers_of(demands).items(), 2):
         if [loop.src for loop in first.loops] != [loop.src for loop in second.loops]:
             continue
@@ -190,7 +194,7 @@ def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
 
 
 def readers_of(demands: Demanded) -> dict[Kernel, Reader]:
-    """The demands by kernel; none if some want the value only where a gate is open."""
+    """The demands by kernel; empty if some of them have a gate."""
     found: dict[Kernel, Reader] = {}
     for demand, contexts in demands.items():
         if demand.gate is not None:
@@ -202,7 +206,7 @@ def readers_of(demands: Demanded) -> dict[Kernel, Reader]:
 
 
 def _multiplies(kernel: Kernel, made: Products, wishes: Wishes) -> bool:
-    """Whether what a kernel stores is a product that units take from registers."""
+    """Whether a kernel stores a product whose operands units can take from registers."""
     store = kernel.stores[0]
     value = store.src[-1] if store.op in (Ops.CONTIGUOUS, Ops.ASSIGN) else store
     facts = made.get(value, {}).values()
@@ -210,14 +214,15 @@ def _multiplies(kernel: Kernel, made: Products, wishes: Wishes) -> bool:
 
 
 def _reduces(reader: Reader) -> bool:
-    """Whether loops along a row are none of the kernel's own."""
+    """Whether the loops along a row are none of the kernel's own."""
     rows = loops_of(row_parts(reader))
     return all((loops_of(at) - rows).isdisjoint(reader.loops) for at in reader.indices)
 
 
 def row_parts(reader: Reader) -> Index:
-    """What of the indices counts rows, axis by axis: made of the kernel's own loops, and the same
-    in all of them. Heads that share keys lie along a row, and their groups count rows."""
+    """For each axis the part of the index that counts rows: it depends on the kernel's own loops
+    only, and is the same in all indices. For heads that share keys, the head counts along a row,
+    and the group counts rows."""
     own = frozenset(reader.loops)
     parts = []
     for places in zip(*reader.indices, strict=True):
@@ -232,7 +237,7 @@ def _without(at: UOp, loops: frozenset[UOp]) -> UOp:
 
 
 def _in_turn(at: UOp) -> bool:
-    """Whether loops count one to one, each going on where the ones inside it end."""
+    """Whether the loops count consecutively: the step of each is the range of those inside it."""
     terms, counted = affine(at)[0], 1
     for loop, stride in sorted(terms.items(), key=lambda term: term[1]):
         if loop.op is not Ops.RANGE or stride != counted:
@@ -242,12 +247,14 @@ def _in_turn(at: UOp) -> bool:
 
 
 def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int, bool] | None:
-    """Elements of a row, how often it would be computed if it weren't kept, and whether blocks of
-    rows can be: they have one loop along the row. None if what is wanted are no rows.
+    """The elements of a row, how often it would be computed if it weren't kept, and whether blocks
+    of rows are possible, which requires a single loop along the row. None if the demands are not
+    for rows.
 
-    All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
-    differ at most in the loops along the row. If it may be `parted`, a loop along it may be part of
-    an axis: so heads share scores' keys; but so are a projection's heads, which are better stored.
+    All indices agree on the rows, which correspond one to one to the kernel's outermost loops, and
+    differ at most in the loops along the row. If the row may be `parted`, a loop along it may count
+    part of an axis. This is so for heads that share the keys of scores; but also for the heads of a
+    projection, which is better stored.
     """
     first, parts = reader.indices[0], row_parts(reader)
     row_loops = loops_of(parts)

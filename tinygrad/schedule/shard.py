@@ -39,7 +39,7 @@ Nodes = tuple[UOp, ...]
 
 
 class Parts(NamedTuple):
-    """A value's node on each device; `partial` names the monoid that is yet to reduce them."""
+    """A value's node on each device. `partial`: the monoid that still has to combine them."""
 
     nodes: Nodes
     cut: Cut | None = None
@@ -47,17 +47,17 @@ class Parts(NamedTuple):
 
 
 class Along(NamedTuple):
-    """A cut of a shape: the axis, and where."""
+    """A cut of a shape: the axis, and the positions."""
 
     axis: int
     bounds: tuple[int, ...]
 
     def box(self, part: int) -> tuple[int, int]:
-        """From where to where a part goes."""
+        """The interval of a part."""
         return self.bounds[part], self.bounds[part + 1]
 
     def size(self, part: int) -> int:
-        """How much of the axis a part has."""
+        """The length of a part along the axis."""
         return self.bounds[part + 1] - self.bounds[part]
 
     def shape(self, whole: Sequence[Any], part: int) -> tuple[Any, ...]:
@@ -69,26 +69,27 @@ Rule = Callable[["Sharding", UOp], Parts]
 
 
 def is_empty(part: UOp) -> bool:
-    """Whether a device has nothing of a value."""
+    """Whether a device has no element of a value."""
     return part.has_shape and 0 in part.shape
 
 
 class Sharding:
-    """The walk: `parts` of each node of several devices, `single` of the others, as they become."""
+    """The walk: for each node, `parts` if it is on several devices, else `single`, in the new
+    graph."""
 
     def __init__(self, rules: dict[Ops, Rule]) -> None:
         self.rules = rules
         self.parts: dict[UOp, Parts] = {}
         self.single: dict[UOp, UOp] = {}
-        self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
-        self.inside: list[tuple[Cut | None, str | None]] = []  # of a loop's body: its sources
+        self.params: list[tuple[UOp, int]] = []  # PARAM and part, for each slot of the new graph
+        self.inside: list[tuple[Cut | None, str | None]] = []  # for each source of a loop's body
         self.loops: dict[UOp, Any] = {}  # how the results of a SCAN lie, see `shard_loops`
-        self.results: dict[UOp, list[Parts]] = {}  # of a CALL that each device makes its part of
+        self.results: dict[UOp, list[Parts]] = {}  # of a CALL of which each device computes a part
         self.reduced: list[Reduction] = []
         self._whole: dict[UOp, Nodes] = {}
 
     def add(self, roots: Sequence[UOp]) -> None:
-        """Takes all below the roots apart."""
+        """Splits all nodes below the roots."""
         for node in UOp.sink(*roots).toposort()[:-1]:
             if node.op is Ops.DEVICE or node in self.parts or node in self.single:
                 continue
@@ -109,8 +110,8 @@ class Sharding:
                 self._empty(node)
 
     def _empty(self, node: UOp) -> None:
-        """Where a device has nothing of a value that lies nowhere yet, that is a constant, which
-        reads nothing. Its shape has the axis that is known to be cut, of several that could be."""
+        """If a device has no element of a value without a device, the part is a constant, which
+        reads nothing. If several axes could be cut, its shape has the one that is known to be."""
         along, made = self.along(node), self.parts[node]
         nodes = list(made.nodes)
         for i, part in enumerate(nodes):
@@ -120,7 +121,7 @@ class Sharding:
         self.parts[node] = made._replace(nodes=tuple(nodes))
 
     def _rebuilt(self, node: UOp) -> UOp:
-        """A node of one device, or of none: only a COPY's source may be of several."""
+        """A node on one device, or on none: only the source of a COPY may be on several."""
         if node.op is Ops.PARAM and node.tag != "scan":
             return self.slot(node, 0, node.device, node.arg[1])
         if node.op is Ops.COPY and isinstance(node.src[0].device, tuple):
@@ -128,15 +129,15 @@ class Sharding:
         return node.with_src(tuple(self.single.get(s, s) for s in node.src))
 
     def slot(self, param: UOp, part: int, device: str, size: int) -> UOp:
-        """The next PARAM of the new graph: this part of one of the old."""
+        """The next PARAM of the new graph: this part of an old one."""
         self.params.append((param, part))
         return UOp(Ops.PARAM, param.dtype, (UOp.on(device),), (len(self.params) - 1, size))
 
     # ---- what rules ask for ----------------------------------------------------------------------
 
     def along(self, node: UOp) -> Along | None:
-        """The axis along which a value is cut; None if it is whole everywhere, or cut in a way that
-        its shape doesn't show."""
+        """The axis along which a value is cut; None if each device has all of it, or if the cut
+        doesn't follow an axis of its shape."""
         found = self.parts.get(node)
         if found is None or found.cut is None:
             return None
@@ -144,8 +145,8 @@ class Sharding:
         return None if where is None else Along(*where)
 
     def nodes(self, node: UOp, along: Along | None, count: int = 0) -> Nodes:
-        """The value on each device: of each its part `along`, or all of it. A size or a variable is
-        known everywhere: so often as it says `count`."""
+        """The value on each device: its part `along` the axis, or all of it. A size or a variable
+        is known everywhere; it is repeated `count` times."""
         if node not in self.parts:
             return (self.single.get(node, node),) * count
         if along is None:
@@ -163,7 +164,7 @@ class Sharding:
         )
 
     def whole(self, node: UOp) -> Nodes:
-        """All of the value on each device; reduced, if it was partial."""
+        """The complete value on each device; a partial one is reduced first."""
         found = self._whole.get(node)
         if found is None:
             own = self.parts[node]
@@ -183,7 +184,7 @@ class Sharding:
     def fetched(
         self, node: UOp, device: str, axis: int = 0, box: tuple[int, int] | None = None
     ) -> UOp:
-        """The value on `device`; with `box` only what lies there along `axis`."""
+        """The value on `device`; with `box`, only the part in this interval along `axis`."""
         if box is not None and box[0] == box[1]:
             return sliced(UOp.const(node.dtype, 0, device).broadcast_to(node.shape), axis, *box)
         own = self.parts.get(node)
@@ -205,7 +206,7 @@ class Sharding:
     def _gathered(
         self, node: UOp, own: Parts, device: str, axis: int, box: tuple[int, int] | None
     ) -> UOp:
-        """What the devices have of a cut value, side by side on one."""
+        """The devices' parts of a cut value, concatenated on one device."""
         along = self.along(node)
         if along is None:
             assert own.cut is not None, "whole values are not gathered"
@@ -233,8 +234,8 @@ class Sharding:
         return tuple(sliced(node, along.axis, *along.box(i)) for i, node in enumerate(nodes))
 
     def best(self, sources: Sequence[UOp]) -> Along | None:
-        """The cut that sources of one shape take together. Of several that of the largest: the
-        others are moved."""
+        """The cut that sources of one shape should share: that of the largest; the others are
+        moved."""
         found = [
             (memory_base(source).size, -number, along)
             for number, source in enumerate(sources)
@@ -243,8 +244,8 @@ class Sharding:
         return max(found)[2] if found else None
 
     def made(self, node: UOp, nodes: Sequence[UOp], along: Along | None) -> Parts:
-        """A result that is cut so; brought together behind an axis of symbolic size, where that
-        can't be said."""
+        """A result with this cut. If the cut can't be expressed, because an axis of symbolic size
+        comes before it, the result is gathered."""
         if along is None:
             return Parts(tuple(nodes))
         cut = cut_at(node.shape, *along)
@@ -255,7 +256,8 @@ class Sharding:
 
 
 def _keeps_elements(node: UOp) -> bool:
-    """Whether it is movement that reads all of its source: then that is brought, not the result."""
+    """Whether the node is movement that reads all of its source: then the source is brought, not
+    the result."""
     return node.op in GroupOp.Movement - {Ops.SHRINK} or node.op is Ops.DETACH
 
 
@@ -271,8 +273,8 @@ class Sharded:
     roots: list[tuple[UOp, Placement | str]] = field(default_factory=list)
 
     def regrouped(self, made: Plan) -> Plan:
-        """The plan in terms of the graph before: storages of several devices, and as "part" what
-        steps use of them."""
+        """The plan in terms of the original graph: storages on several devices, and, as "part", the
+        pieces of them that steps use."""
         storages = list(made.storages)
         wholes: dict[UOp, int] = {}  # PARAM → its storage
         for number, kept in enumerate(made.storages):
@@ -308,8 +310,8 @@ class Sharded:
 
 
 def is_sharded(sink: UOp) -> bool:
-    """Whether any node of the graph is of several devices; ArgumentError if one's operands lie
-    apart: a kernel would take what another device calls memory for its own."""
+    """Whether any node of the graph is on several devices. ArgumentError if a node's operands are
+    on different ones: a kernel would mistake another device's address for its own."""
     nodes = sink.toposort()
     for node in nodes[:-1]:
         check_devices(node)
@@ -317,8 +319,8 @@ def is_sharded(sink: UOp) -> bool:
 
 
 def check_devices(node: UOp) -> None:
-    """ArgumentError unless the operands lie where the node does. A KERNEL's may lie anywhere that
-    its device reads, as constants do that somebody computed."""
+    """ArgumentError unless the operands are on the node's device. A KERNEL's may be anywhere that
+    its device can read, as constants that were computed."""
     for source in node.src if node.op not in (Ops.COPY, Ops.KERNEL) else ():
         if source.op is not Ops.DEVICE and source.device not in (None, node.device):
             raise ArgumentError(
@@ -339,7 +341,7 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
             wanted.append((walk.single[base],))
         else:
             wanted.append(own.nodes if own.partial is None else walk.whole(base))
-    # a version is made as a whole, whatever is read of it
+    # a version is made as a whole, however little of it is read
     versions = [own.nodes for node, own in walk.parts.items() if node.op is Ops.ASSIGN]
     made = Sharded(UOp.sink(), walk.params)
     roots: list[UOp] = []
@@ -360,7 +362,7 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
 
 
 def _stored(node: UOp, base: UOp, taken: dict[UOp, UOp], tag: Any) -> UOp:
-    """The node if it will be stored just so, and for this root only; else a copy that is."""
+    """The node if it will be stored exactly like this, and for this root only; else a copy."""
     stored = stored_base(node)
     if stored is node and not is_memory(node) and taken.setdefault(node, base) is base:
         return node

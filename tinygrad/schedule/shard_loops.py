@@ -19,7 +19,8 @@ from tinygrad.uop.scan import ScanInfo
 
 
 class Lies(NamedTuple):
-    """How a source, or a result, lies inside a turn: cut, partial, or whole everywhere."""
+    """How a source or a result is distributed inside a turn: cut, partial, or complete
+    everywhere."""
 
     along: Along | None = None
     partial: str | None = None
@@ -29,7 +30,7 @@ WHOLE = Lies()
 
 
 def scan(walk: Sharding, node: UOp) -> Parts:
-    """A SCAN on each device; what its results are stands in `walk.loops`."""
+    """A SCAN on each device; `walk.loops` has the distribution of its results."""
     info: ScanInfo = node.arg
     names = node.device
     lies = _sources(walk, node)
@@ -57,7 +58,7 @@ def scan(walk: Sharding, node: UOp) -> Parts:
 
 
 def _sources(walk: Sharding, node: UOp) -> list[Lies]:
-    """How the sources lie, as a turn sees them: an input without its axis of turns."""
+    """The distribution of the sources, as a turn sees them: an input without its axis of turns."""
     info: ScanInfo = node.arg
     found = []
     for i, source in enumerate(node.src):
@@ -72,7 +73,7 @@ def _sources(walk: Sharding, node: UOp) -> list[Lies]:
 
 
 def _inside(info: ScanInfo, source: UOp, number: int, lies: Lies) -> tuple[Cut | None, str | None]:
-    """The same for what stands for a source, which is flat."""
+    """The same for the placeholder of a source, which is flat."""
     if lies.along is None:
         return None, lies.partial
     shape = source.shape[1:] if _is_input(info, number) else source.shape
@@ -93,7 +94,7 @@ def _lies(inner: Sharding, root: UOp) -> Lies:
 def _bodies(
     inner: Sharding, info: ScanInfo, found: Sequence[Lies], devices: int
 ) -> list[UOp] | None:
-    """The body of each device; None if it would need another device's."""
+    """The body of each device; None if it would need the body of another device."""
     roots = []
     for root, lies in zip(info.body.src, found, strict=True):
         if lies.partial is not None:
@@ -113,7 +114,7 @@ def _moved(body: UOp, name: str) -> UOp:
 def _given(walk: Sharding, node: UOp, number: int, lies: Lies, devices: int) -> Nodes:
     """A source for each device."""
     source, along = node.src[number], lies.along
-    if lies.partial is not None:  # it begins on the first device, as nothing on the others
+    if lies.partial is not None:  # the first device has it, the others the identity
         first, *others = walk.nodes(source, None, devices)
         return (first, *(other.const_like(0) for other in others))
     if along is not None and _is_input(node.arg, number):
@@ -122,8 +123,7 @@ def _given(walk: Sharding, node: UOp, number: int, lies: Lies, devices: int) -> 
 
 
 def item(walk: Sharding, node: UOp) -> Parts:
-    """A result of a SCAN, or of a function of the host, which one device has if it isn't known by
-    parts."""
+    """A result of a SCAN or of a host function; if its parts aren't known, one device has it."""
     made, (number, shape) = walk.parts[node.src[0]], node.arg
     known = walk.results.get(node.src[0])
     if known is not None:

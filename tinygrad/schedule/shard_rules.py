@@ -33,7 +33,7 @@ def _memory(walk: Sharding, node: UOp) -> Parts:
 
 
 def _placeholder(walk: Sharding, node: UOp) -> Parts:
-    """What stands for a source inside a loop: its slot stays."""
+    """The placeholder of a source inside a loop: its slot stays the same."""
     slot, size = node.arg
     (cut, partial), names = walk.inside[slot], node.device
     pairs = zip(names, Placement(names, cut).sizes(size), strict=True)
@@ -76,7 +76,7 @@ def _elementwise(walk: Sharding, node: UOp) -> Parts:
 
 
 def _partial_sum(walk: Sharding, node: UOp) -> Parts | None:
-    """Two partial sums, added on each device before they are added over devices."""
+    """The sum of two partial sums: added on each device before they are reduced over devices."""
     parts = [walk.parts.get(s) for s in node.src]
     if any(p is None or p.partial != "add" for p in parts):
         return None
@@ -126,7 +126,7 @@ def _permute(walk: Sharding, node: UOp) -> Parts:
 
 
 def _moved_whole(walk: Sharding, node: UOp) -> Parts:
-    """Of a source that isn't cut along an axis; what is partial stays so."""
+    """The movement of a source that isn't cut along an axis; a partial one stays partial."""
     own = walk.parts[node.src[0]]
     if own.cut is not None:
         return _on_whole(walk, node)
@@ -135,7 +135,7 @@ def _moved_whole(walk: Sharding, node: UOp) -> Parts:
 
 
 def _beside(walk: Sharding, node: UOp) -> Parts:
-    """What moves other axes than the one that is cut moves each part alike."""
+    """Movement of other axes than the one that is cut is the same for each part."""
     along = walk.along(node.src[0])
     own = node.arg if node.op is Ops.FLIP else [window[0] for window in node.arg]
     if along is None or along.axis in own:
@@ -144,7 +144,7 @@ def _beside(walk: Sharding, node: UOp) -> Parts:
 
 
 def _pad(walk: Sharding, node: UOp) -> Parts:
-    """The first device takes what comes before, the last what comes after."""
+    """The first device gets the padding before, the last one that after."""
     along, pads = walk.along(node.src[0]), list(node.sizes)
     if along is None or not all(isinstance(n, int) for n in pads[along.axis]):
         return _on_whole(walk, node)
@@ -159,7 +159,7 @@ def _pad(walk: Sharding, node: UOp) -> Parts:
 
 
 def _shrink(walk: Sharding, node: UOp) -> Parts:
-    """Each device keeps what it has of the box, which may be nothing."""
+    """Each device keeps its part of the box, which may be empty."""
     source, box = node.src[0], list(node.sizes)
     along = walk.along(source)
     if along is None:
@@ -215,13 +215,13 @@ def _reduce(walk: Sharding, node: UOp) -> Parts:
 
 
 def _of_any(parts: Nodes, made: Sequence[UOp], nothing: Sequence[UOp]) -> Nodes:
-    """What was made of each part; of one without elements `nothing`."""
+    """The result of each part; for a part without elements `nothing`."""
     found = zip(parts, made, nothing, strict=True)
     return tuple(other if is_empty(part) else one for part, one, other in found)
 
 
 def _running(walk: Sharding, node: UOp) -> Parts:
-    """Along the axis that is cut each device goes on from where the one before it ended."""
+    """Along the axis that is cut, each device continues from where the one before it ended."""
     (source,), (monoid, axis) = node.src, node.arg
     along = walk.along(source)
     if along is None:
@@ -237,9 +237,9 @@ def _running(walk: Sharding, node: UOp) -> Parts:
 
 
 def _index(walk: Sharding, node: UOp) -> Parts:
-    """Rows of a whole table by indices that are cut; whole rows of a table whose rows are cut; or,
-    of a table whose first axes are cut, what each device has, zeros for the rest: -0.0, which
-    changes no number that it is added to."""
+    """Rows of a complete table by indices that are cut; or complete rows of a table whose rows are
+    cut; or, if a table's first axes are cut, the elements that each device has, and zeros for the
+    rest: -0.0, which changes no number that it is added to."""
     table, count = node.src[0], len(node.device)
     indices = node.src[1:]  # and a gate
     lead = len(indices[0].shape) if indices else 0
@@ -265,13 +265,13 @@ def _index(walk: Sharding, node: UOp) -> Parts:
 
 
 def _broad(gate: UOp, like: UOp) -> UOp:
-    """A gate for each of the elements that are read where it says."""
+    """A gate with an element for each of the elements that are read."""
     shape = gate.shape + (1,) * (like.ndim - gate.ndim)
     return gate.reshape(shape).broadcast_to(like.shape)
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
-    """Whether an index falls into a part, and where in it; `elsewhere` if not."""
+    """Whether an index is in a part, and the index in that part; `elsewhere` if it isn't."""
     begin, end = along.box(part)
     inside = (at < end) & (at >= begin)
     return inside, inside.where(at - begin, at.const_like(elsewhere))
@@ -303,8 +303,8 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
 
 
 def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
-    """Updates of a target whose indexed axis is cut: what is for others goes to a row that is then
-    thrown away."""
+    """Updates of a target whose indexed axis is cut: those for other devices go to an extra row,
+    which is dropped."""
     count, axis = len(node.device), along.axis
     sources = [walk.nodes(node.src[0], along, count)]
     sources += [walk.nodes(s, None, count) for s in node.src[1:]]
@@ -321,7 +321,8 @@ def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
 
 
 def _call(walk: Sharding, node: UOp) -> Parts:
-    """A function of the host is called once, by the first device; one of rows where these are."""
+    """A host function is called once, by the first device; one that works on rows by each
+    device."""
     names = node.device
     if node.arg[0] in ROWWISE and is_concrete(node.src[0]):
         walk.results[node] = sorted_parts(walk, node)
@@ -350,7 +351,7 @@ def _assign(walk: Sharding, node: UOp) -> Parts:
 
 
 def _written(place: UOp, view: UOp, value: UOp) -> UOp:
-    """A part after a write to a view of it; to nothing, what was there."""
+    """A part after a write to a view of it; the old part, if the view is empty."""
     return place if is_empty(view) else UOp(Ops.ASSIGN, value.dtype, (view, value))
 
 
@@ -394,7 +395,7 @@ RULES: dict[Ops, Rule] = {
 
 
 def placement_of(node: UOp) -> Placement:
-    """Where a value of several devices lies, or will lie once it is computed."""
+    """The placement of a value of several devices, now or once it is computed."""
     node = node if node.known is None else node.known
     walk = Sharding(RULES)
     walk.add([node])

@@ -22,8 +22,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 ROWWISE = frozenset(("argsort", "smallest", "ordered"))
-"""Functions of the last axis: of keys, where each was in order; the first of them in order; other
-values in the order of the keys, and where each was."""
+"""Functions along the last axis: the original index of each sorted key; the first keys in order;
+other values in the order of the keys, with the keys' original indices."""
 
 
 def sorted_parts(walk: Sharding, node: UOp) -> list[Parts]:
@@ -62,7 +62,7 @@ def _places(keys: UOp) -> UOp:
 
 
 def _moved(values: UOp, places: UOp) -> UOp:
-    """The elements of rows that lay at these places."""
+    """The elements of rows at these places."""
     *lead, size = values.shape
     rows = values.size // size if size else 0
     flat, at = values.reshape((rows, size)), places.reshape((rows, places.shape[-1]))
@@ -96,7 +96,7 @@ def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
 
 
 def _filled(part: UOp, size: int) -> UOp:
-    """A part of that many elements: behind those it has, what no key is larger than."""
+    """The part extended to that many elements, by keys that none is larger than."""
     have = part.shape[-1]
     last = UOp.const(part.dtype, dtypes.max(part.dtype), part.device)
     if have == size:
@@ -111,7 +111,7 @@ def _filled(part: UOp, size: int) -> UOp:
 
 
 def _ordered(block: Sequence[UOp], begin: int = 0, end: int | None = None) -> list[UOp]:
-    """Keys, and what goes with them, in the order of the keys: from place `begin` on to `end`."""
+    """Keys, and what belongs to them, sorted by key: from position `begin` to `end`."""
     keys = block[0]
     order = sliced(_places(keys), keys.ndim - 1, begin, keys.shape[-1] if end is None else end)
     return [_moved(each, order).contiguous() for each in block]

@@ -20,19 +20,19 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo, close, placeholder, scan
 
-MOST_COMPARED = 1 << 24  # pairs of a row's elements, of all rows
+MOST_COMPARED = 1 << 24  # pairs of elements of a row, over all rows
 LONGEST_COUNTED = 1 << 10
-SLICE = 16  # elements of a turn's numbers: slices of a buffer begin at 64 bytes
+SLICE = 16  # elements for the number of a turn: slices of a buffer begin at 64 bytes
 
 
 def sorted_there(sink: UOp, wishes: Wishes) -> UOp:
-    """`sink` with what the device sorts itself."""
+    """`sink` with the sorting that the device does itself."""
     return sink.rebuilt({Ops.ITEM: lambda item: _item(item, wishes)})
 
 
 def _item(item: UOp, wishes: Wishes) -> UOp:
-    """A result of a function of the host, as the device makes it: the first of each row, as many as
-    are asked for."""
+    """A result of a host function, computed on the device: the first elements of each row, as many
+    as are needed."""
     call = item.src[0]
     if call.op is not Ops.CALL or call.arg[0] not in SORTS or not is_concrete(call.src[0]):
         return item
@@ -41,11 +41,11 @@ def _item(item: UOp, wishes: Wishes) -> UOp:
 
 
 SORTS = {"smallest": "values", "argsort": "places"}
-"""By the name of the host's function, what it gives of the sorted rows."""
+"""For each host function, what it returns of the sorted rows."""
 
 
 def _in_order(keys: UOp, places: bool, wishes: Wishes) -> UOp:
-    """The rows (the last axis) in order, equal ones as they came; or where each was, int32."""
+    """The rows (the last axis) sorted, stably; or the index of each element before, int32."""
     *lead, size = keys.shape
     if keys.size == 0 or size == 1:
         nothing = UOp.const(dtypes.int32, 0, keys.device).broadcast_to(keys.shape)
@@ -77,7 +77,7 @@ def _by_counting(keys: UOp, places: bool) -> UOp:
 
 
 def _by_network(keys: UOp, places: bool, wishes: Wishes) -> UOp:
-    """As many rows at a time as a turn may see; of a row that is longer, chunks."""
+    """Sorts as many rows at a time as a turn may see; a row that is longer is sorted in chunks."""
     rows, size = keys.shape
     whole = 1 << (size - 1).bit_length()
     itemsize = max(keys.dtype.itemsize, places * dtypes.int32.itemsize)
@@ -88,8 +88,8 @@ def _by_network(keys: UOp, places: bool, wishes: Wishes) -> UOp:
 
 
 def _most_seen(wishes: Wishes, states: int, itemsize: int) -> int:
-    """The elements, a power of 2, of which a turn may see any in each of its states, so that no
-    kernel binds too many windows. 0: any number."""
+    """The number of elements, a power of 2, that a turn may access freely in each of its states, so
+    that no kernel binds too many windows. 0: any number."""
     if not (wishes.window and wishes.buffers):
         return 0
     seen = (wishes.buffers - SPARE) // states - 2  # what a group writes may lie in two
@@ -98,10 +98,11 @@ def _most_seen(wishes: Wishes, states: int, itemsize: int) -> int:
 
 
 def _network(keys: UOp, places: bool, each: int) -> UOp:
-    """Rows lie side by side, (size, rows), so that neighbouring lanes read neighbours; in chunks of
-    `each` elements a row. A level merges sequences that rise: the first of one meets the last of
-    the next, and so on to the middle; then the halves of each meet in order, and their halves.
-    Between chunks they meet as a whole, what is left of the level takes turns within them."""
+    """A sorting network over columns, (size, rows), so that neighbouring lanes read neighbours; in
+    chunks of `each` elements. A level merges sorted sequences: the first element of one is compared
+    with the last of the next, and so on to the middle; then the halves of each are compared in
+    order, then their halves. Between chunks, whole chunks are compared; the rest of the level takes
+    turns inside them."""
     rows, size = keys.shape
     within, device = (each - 1).bit_length(), keys.device
     chunks = ceildiv(size, each)
@@ -125,8 +126,8 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
 
 
 def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:
-    """Chunks whose numbers differ in these bits: the first one keeps what is smaller. Those that
-    are not there would hold nothing but filling, which stays behind."""
+    """Compares chunks whose numbers differ in these bits: the first one keeps what is smaller.
+    Missing chunks would hold only padding, which stays at the end."""
     for number, low in enumerate(chunks):
         other = number ^ bits
         if number < other < len(chunks):
@@ -140,7 +141,8 @@ def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:
 
 
 def _in_turns(states: list[UOp], partners: UOp) -> list[UOp]:
-    """The states after a turn for each of the numbers in which partners differ."""
+    """The states after one turn for each element of `partners`, the bits in which partners
+    differ."""
     holes = [placeholder(i, s) for i, s in enumerate(states)]
     holes.append(placeholder(len(states), partners, partners.shape[1:]))
     roots, others = close(_turn(holes[:-1], holes[-1]), holes)
@@ -149,9 +151,10 @@ def _in_turns(states: list[UOp], partners: UOp) -> list[UOp]:
 
 
 def _partners(levels: int, device: object, only_halves: bool = False) -> UOp:
-    """For each turn the bits in which the numbers of two differ that meet: level by level all of
-    those below a sequence's length, then one, from that of a quarter down to 1. Or the turns of
-    one level alone, all by one bit, from that of a half down."""
+    """For each turn, the bits in which the numbers of two elements that are compared differ. Level
+    by level, these are all bits below a sequence's length, then single bits, from a quarter of the
+    length down to 1. With `only_halves`, the turns of one level alone: single bits, from half the
+    length down."""
     turns = levels if only_halves else levels * (levels + 1) // 2
     shape = (turns, SLICE)
     turn = _numbers(turns, device, turns, 1).broadcast_to(shape)
@@ -167,7 +170,7 @@ def _partners(levels: int, device: object, only_halves: bool = False) -> UOp:
 
 
 def _turn(states: list[UOp], bits: UOp) -> list[UOp]:
-    """The smaller of two in the first place."""
+    """The smaller of two elements goes to the first place."""
     shape = states[0].shape
     number = UOp.arange(shape[0], states[0].device)
     partner = number ^ bits.shrink(((0, 1),)).broadcast_to(shape[:1])
@@ -178,7 +181,7 @@ def _turn(states: list[UOp], bits: UOp) -> list[UOp]:
 
 
 def _are_before(some: Sequence[UOp], others: Sequence[UOp]) -> UOp:
-    """Where the first states are smaller, or equal and what follows smaller."""
+    """Where the first states are smaller, or equal and followed by smaller ones."""
     smaller = some[-1] < others[-1]
     for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
         smaller = (one < other) | (one.eq(other) & smaller)

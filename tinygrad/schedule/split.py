@@ -25,20 +25,20 @@ MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
-BLOCK = 256  # elements of a running reduction that one lane takes
+BLOCK = 256  # elements of a running reduction for one lane
 FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
 FEW_RESULTS = 1 << 12  # of a product whose tiles would leave lanes idle
-DEEPEST = 256  # terms that a product's lane then adds
-GROUPS = 1 << 9  # of lanes that keep a device busy
-SHARE = 1 << 10  # terms, at least, that a group takes
-SIDE_BY_SIDE = 8  # columns that a group has at least: memory gives 32 bytes at once
+DEEPEST = 256  # terms that a lane of such a product adds
+GROUPS = 1 << 9  # of lanes, to keep a device busy
+SHARE = 1 << 10  # terms of a group, at least
+SIDE_BY_SIDE = 8  # columns of a group, at least: a memory transaction has 32 bytes
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A `box` of what is reduced, all of it or what is left over, with an axis for blocks: in the
-    shape `apart`, axes `within` are reduced for each block, then the axes `blocks`."""
+    """A `box` of what is reduced, either all of it or a remainder, split into blocks. In the shape
+    `apart`, the axes `within` are reduced for each block, and then the axes `blocks`."""
 
     box: tuple[tuple[int, int], ...]
     apart: tuple[int, ...]
@@ -47,28 +47,28 @@ class Piece:
 
     @property
     def terms(self) -> int:
-        """Of a block."""
+        """The number of terms of a block."""
         return prod(self.apart[i] for i in self.within)
 
     def part(self, value: UOp) -> UOp:
-        """What of a value lies in the box."""
+        """The part of a value that lies in the box."""
         return value.shrink(self.box).reshape(self.apart)
 
     def rows(self, value: UOp) -> UOp:
-        """A number for each row, for all its blocks."""
+        """A value with one number for each row, repeated for all blocks of the row."""
         reduced = (*self.blocks, *self.within)
         rows = tuple(1 if i in reduced else n for i, n in enumerate(self.apart))
         states = tuple(1 if i in self.within else n for i, n in enumerate(self.apart))
         return value.reshape(rows).expand(states)
 
     def states(self, monoid: str, terms: UOp) -> UOp:
-        """What the blocks come to; `terms` lie `apart`."""
+        """The results of the blocks; `terms` has the shape `apart`."""
         return terms.reduce_axis(monoid, self.within)
 
 
 def pieces_of(node: UOp, axis: int, blocks: int, each: int, inner: Collection[int]) -> list[Piece]:
-    """What a REDUCE_AXIS reduces, in `blocks` of so many `each` of `axis`, which reduce the axes
-    `inner`."""
+    """Splits what a REDUCE_AXIS reduces into `blocks` blocks of `each` elements of `axis`, which
+    reduce the axes `inner`, and a remainder."""
     main, size = blocks * each, node.src[0].shape[axis]
     found = [_piece(node, axis, (0, main), blocks, inner)]
     return found if main == size else [*found, _piece(node, axis, (main, size), 1, inner)]
@@ -85,7 +85,7 @@ def _piece(
 
 
 def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
-    """The row's state of those of its blocks."""
+    """Combines the states of blocks into the state of the row."""
     monoid = node.arg[0]
     found = [
         state.reduce_axis(monoid, piece.blocks).reshape(node.shape)
@@ -110,7 +110,7 @@ def _for_lanes(node: UOp) -> UOp:
 
 
 def _split_running(node: UOp) -> UOp:
-    """Running values within blocks, each with what the blocks before it come to."""
+    """Running values within blocks, each combined with the total of the blocks before it."""
     source, (monoid, axis) = node.src[0], node.arg
     shape = source.shape
     if not is_concrete(source):
@@ -121,7 +121,7 @@ def _split_running(node: UOp) -> UOp:
         return node
     before, after = shape[:axis], shape[axis + 1 :]
     pads = tuple((0, blocks * BLOCK - size if i == axis else 0) for i in range(node.ndim))
-    # what is added comes after all that is wanted: it may be anything
+    # the padding comes after all that is needed, so it may be anything
     apart = source.pad(pads).reshape((*before, blocks, BLOCK, *after))
     within = apart.running(monoid, axis + 1)
     ends = tuple((n - 1, n) if i == axis + 1 else (0, n) for i, n in enumerate(apart.shape))
@@ -136,7 +136,7 @@ def _split_running(node: UOp) -> UOp:
 
 
 def _split_product(node: UOp) -> UOp:
-    """A product of few results, its longest axis cut into stretches of DEEPEST terms."""
+    """A product of few results, with its longest axis split into stretches of DEEPEST terms."""
     source, (_, axes) = node.src[0], node.arg
     if not is_concrete(source) or not is_product(node):
         return node
@@ -149,8 +149,8 @@ def _split_product(node: UOp) -> UOp:
 
 
 def _split_for_groups(node: UOp) -> UOp:
-    """A long reduction, so that there are groups enough: one has a row, or columns side by side.
-    What repeats anything may be a product in some form, and is left to matrix units."""
+    """Splits a long reduction so that there are enough groups: each has a row, or adjacent columns.
+    Reductions that repeat elements may be products in some form, and are left to matrix units."""
     source, (_, axes) = node.src[0], node.arg
     if not is_concrete(source) or node.size == 0 or source.size // node.size < LONG:
         return node
@@ -180,8 +180,8 @@ def _split(node: UOp) -> UOp:
 
 
 def _in_two(node: UOp, axis: int, parts: int) -> UOp:
-    """So many parts of `axis` come to partial results, which are stored; what is left over is
-    reduced on its own."""
+    """The partial results of this many parts of `axis` are stored; a remainder is reduced
+    separately."""
     source, (monoid, axes) = node.src[0], node.arg
     pieces = pieces_of(node, axis, parts, source.shape[axis] // parts, axes)
     partial, *rest = (piece.states(monoid, piece.part(source)) for piece in pieces)

@@ -30,30 +30,30 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 LONG = 1 << 17
-"""Elements that pass by before one is read again: more than a cache keeps."""
+"""Elements that are read before one is read again: more than a cache holds."""
 
 BLOCK = 1 << 11
-"""Elements of a block, about: what the nearest cache keeps."""
+"""Approximate number of elements in a block: as many as the nearest cache holds."""
 
 FEWEST = 128
-"""Terms of a block: shorter sums would be made where they are wanted."""
+"""Terms of a block, at least: shorter sums would be computed where they are used."""
 
 STRIP = 64
 """Columns that are reduced side by side, where rows of memory are reduced into one."""
 
 CHAIN = GroupOp.Elementwise | {Ops.DETACH}
-"""What makes a number for each row of a reduction's result."""
+"""Ops that compute a number for each row from a reduction's result."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A reduction `second` whose terms are made with `centre`, a number for each row that follows
-    from the reduction `first`.
+    """A reduction `second` whose terms depend on `centre`, a number for each row that follows from
+    the reduction `first`.
 
-    `stand_in(state, part)` is what centres of blocks are made of: of the blocks' first states, that
-    part of all terms each. `rescale(state, own, whole, terms)` is what blocks bring to the
-    row's second state: of their second states, their centres, the row's, and how many terms they
-    have.
+    `stand_in(state, part)`: the value from which the blocks' centres follow, given the blocks'
+    first states, each over that part of all terms. `rescale(state, own, whole, terms)`: the
+    contributions of blocks to the row's second state, given their second states, their centres, the
+    row's centre, and their number of terms.
     """
 
     first: UOp
@@ -64,7 +64,7 @@ class Pair:
 
 
 def take_in_blocks(sink: UOp) -> UOp:
-    """`sink` with such pairs of reductions of long rows in blocks."""
+    """`sink` with such pairs of reductions over long rows computed in blocks."""
     order = sink.toposort()
     pairs = {node: pair for node in order if (pair := _pair_of(node)) is not None}
     if not pairs:
@@ -91,7 +91,8 @@ def _first_states(node: UOp, piece: Piece, done: dict[UOp, UOp]) -> UOp:
 
 
 def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
-    """What a piece's blocks bring to the second state, made with their own first ones."""
+    """The contributions of a piece's blocks to the second state, computed with the blocks' own
+    first states."""
     first, terms = pair.first, pair.second.src[0]
     state = _first_states(first, piece, done)
     local = {first: pair.stand_in(state, piece.terms * first.size / first.src[0].size)}
@@ -114,7 +115,8 @@ def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
 
 
 def _pieces(node: UOp) -> list[Piece]:
-    """Blocks of some inner axes and a part of the next one; the rest of that axis is one block."""
+    """Blocks of some inner axes and a part of the next one; the remainder of that axis is one
+    block."""
     shape, axes = node.src[0].shape, sorted(node.arg[1])
     inner, most = 1, max(FEWEST, BLOCK // _strip(node))
     while len(axes) > 1 and inner * shape[axes[-1]] < most:
@@ -173,7 +175,8 @@ def _exponentials(node: UOp) -> Pair | None:
 
 
 def _or_lowest(state: UOp, _: float) -> UOp:
-    """The maximum of a block without any number is finite, so that distances to it are no NaN."""
+    """The maximum of a block without any number is replaced by a finite one, so that distances from
+    it are not NaN."""
     return state.maximum(-largest_float(state.dtype))
 
 
@@ -215,7 +218,7 @@ LAWS = (_exponentials, _squares, _equals)
 
 
 def _distance(node: UOp) -> tuple[UOp, UOp | None]:
-    """x and m, where the node is x - m, and m a number for each row."""
+    """x and m, if the node is x - m, and m is a number for each row."""
     if node.op is Ops.ADD and node.src[1].op is Ops.MUL:
         repeated, sign = node.src[1].src
         if repeated.op is Ops.EXPAND and _number(sign) == -1:
@@ -224,7 +227,7 @@ def _distance(node: UOp) -> tuple[UOp, UOp | None]:
 
 
 def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
-    """The reduction of x, over what `node` reduces, that `centre` follows from."""
+    """The reduction of x, over the axes that `node` reduces, from which `centre` follows."""
     wanted = (x,), (monoid, node.arg[1])
     if x.shape == node.src[0].shape:
         for top in reached(centre, through=lambda n: n.op in CHAIN and n.shape == centre.shape):
@@ -234,6 +237,6 @@ def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
 
 
 def _number(node: UOp) -> float | None:
-    """The constant that a node repeats."""
+    """The constant that a node repeats; None if it isn't one."""
     node = beneath(node, (Ops.EXPAND, Ops.RESHAPE))
     return float(node.arg) if node.op is Ops.CONST else None

@@ -13,18 +13,18 @@ from tinygrad.schedule.rows import is_contraction, is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-TOGETHER = 4  # products that are added in one kernel: a layer in a loop of Python has one a turn
+TOGETHER = 4  # products that one kernel adds: a loop in Python over a layer has one for each turn
 
 
 def taken_apart(sink: UOp) -> UOp:
-    """`sink` with its sums of products in the form that is least work."""
+    """`sink` with its sums of products in the form that takes the least work."""
     sink = sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
     return sink.rebuilt({Ops.REDUCE_AXIS: _still_factor_apart})
 
 
 def _products_apart(node: UOp) -> UOp:
-    """Products that are added before they are summed are summed each: so they are tiles in
-    registers. Gradients are such, of what several layers multiply by weights of one shape."""
+    """If products are added before they are summed, each is summed on its own, in register tiles.
+    This happens in gradients of weights that are used by several layers."""
     addends, stack = list[UOp](), [node.src[0]]
     while stack:
         top = stack.pop()
@@ -49,8 +49,8 @@ def _products_apart(node: UOp) -> UOp:
 
 
 def _still_factor_apart(node: UOp) -> UOp:
-    """A factor that is the same for some of the terms multiplies their sum: a gradient that a mean
-    spread over its rows."""
+    """A factor that is constant over some of the terms is moved out of their sum, such as a
+    gradient that a mean spread over its rows."""
     source, (_, axes) = node.src[0], node.arg
     if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
         return node
@@ -67,7 +67,7 @@ def _still_factor_apart(node: UOp) -> UOp:
 
 
 def _unchanged_along(value: UOp) -> list[int]:
-    """The axes along which a value is the same, by what movement says of its sources."""
+    """The axes along which a value is constant, according to the movement ops."""
     axes = [UOp.range(n, str(i)) for i, n in enumerate(value.shape)]
     changing, first = set[UOp](), (value, tuple(axes))
     stack, seen = [first], {first}
@@ -88,5 +88,5 @@ def _unchanged_along(value: UOp) -> list[int]:
 
 
 def _first_of(value: UOp, axes: Collection[int]) -> UOp:
-    """Of what is the same along these axes, once."""
+    """The first element along these axes, along which a value is constant."""
     return value.shrink(tuple((0, 1 if i in axes else n) for i, n in enumerate(value.shape)))

@@ -13,10 +13,10 @@ from tinygrad.uop.scan import ScanInfo
 
 
 def joined_loops(sink: UOp) -> UOp:
-    """`sink` with one SCAN for all that have the same states, turns and sources."""
+    """`sink` with one SCAN for all SCANs that have the same states, turns and sources."""
     order = sink.toposort()
     loops = [node for node in order if node.op is Ops.SCAN]
-    alike: dict[Any, dict[UOp, None]] = {}  # the outputs of loops that take the same turns
+    alike: dict[Any, dict[UOp, None]] = {}  # the outputs of loops with the same turns
     for loop in loops:
         alike.setdefault(_turns(loop), {}).update(dict.fromkeys(_outputs(loop)))
     if len(alike) == len(loops):

@@ -57,7 +57,7 @@ ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING,
 
 
 def demands_within(sink: UOp, wishes: Wishes) -> Demands:
-    """The demands of a graph whose kernels take no more buffers than its devices bind."""
+    """The demands of a graph, such that no kernel has more buffers than its devices can bind."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
     company: dict[UOp, UOp] = {}
@@ -75,7 +75,7 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
 
 
 class Demands:
-    """The outcome: kernels, and for each inlined (node, demand) the demands on its sources."""
+    """The result: kernels, and for each inlined (node, demand) the demands on its sources."""
 
     def __init__(
         self,
@@ -92,15 +92,15 @@ class Demands:
         self.stored_at: dict[UOp, Demand] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
         self._pending: dict[UOp, Demanded] = {}
-        self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
+        self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that need
         # the whole of a node in memory
-        self._names = map("t{:06}".format, itertools.count())  # in order also as text
+        self._names = map("t{:06}".format, itertools.count())  # their text has the same order
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._inlining = Inlining(self.order, wishes, self._pending)
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
         self._stored = {*self._forced(sink), *stored}
-        self._apart = set(apart)  # what shares no kernel with what else is stored
+        self._apart = set(apart)  # stored nodes that share no kernel with others
         self._company = dict(company)
         self.company = self._inlining.company
         for node in reversed(self.order):
@@ -117,7 +117,7 @@ class Demands:
             if node.op in STEPS:
                 yield from (contiguous_base(s) for s in node.src if s.has_shape)
             elif node.op is Ops.INDEX or node.op is Ops.SCATTER:
-                # indices known only when running need memory to index into
+                # indices known only at run time need memory to index into
                 yield memory_base(node.src[0])
 
     # ---- the walk --------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Demands:
         pieces = merged_axes(node) if self._inlining.products.get(value) else None
         ranges, index = self._loops(node, pieces or tuple((n,) for n in shape))
         position = self.position[node]
-        if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
+        if node.op is Ops.RUNNING:  # the carried value needs the innermost loop
             ranges.sort(key=lambda r: r is index[node.arg[1]])
         elif node in self._above and pieces is None and is_concrete(node):
             ranges, index = self._rows_first(node, ranges, index)
@@ -177,7 +177,7 @@ class Demands:
     def _loops(
         self, node: UOp, pieces: Iterable[tuple[Any, ...]]
     ) -> tuple[list[UOp], tuple[UOp, ...]]:
-        """Loops of these sizes for each axis, and the index that they make."""
+        """Loops of these sizes for each axis, and the index that they form."""
         ranges: list[UOp] = []
         index: list[UOp] = []
         for axis, sizes in enumerate(pieces):
@@ -190,7 +190,7 @@ class Demands:
         return ranges, tuple(index)
 
     def _rows_first(self, node: UOp, ranges: list[UOp], index: Index) -> tuple[list[UOp], Index]:
-        """Loops whose outermost ones are the rows that the node's reductions have."""
+        """The loops with the rows of the node's reductions outermost, and the index."""
         wanted = reduced_at(node, index, self._above, self._stored)
         apart = pieces_of(wanted, index)
         if any(len(sizes) > 1 for sizes in apart):
@@ -200,20 +200,20 @@ class Demands:
 
     @staticmethod
     def _role(node: UOp, axis: int) -> str:
-        """The updates of a SCATTER are applied in order, the turns of a running reduction are
-        taken so; everything else may be reordered."""
+        """The updates of a SCATTER and the turns of a running reduction must run in order;
+        everything else may be reordered."""
         ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
         ordered = ordered or (node.op is Ops.RUNNING and axis == node.arg[1])
         return "ORDERED" if ordered else "LOOP"
 
     def _kernel_to_join(self, node: UOp, demands: Demanded) -> Demand | None:
         """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
-        of its rows (a softmax's sums), if storing there makes no circle.
+        of its rows (a softmax's sums), if storing it there makes no cycle.
 
         Sources come before users in the graph's order, so a kernel whose stores all come after
         those of another can't be one of its sources.
         """
-        # what a user asks to store ends a kernel
+        # a value that a user asks to store ends a kernel
         if node.op in (Ops.SCATTER, Ops.RUNNING, Ops.CONTIGUOUS) or node in self._apart:
             return None
         readers = self._readers.get(node, [])
@@ -230,7 +230,7 @@ class Demands:
             if kernel.stores[0].device != node.device:
                 continue
             if any(storage_home(s) is storage_home(node) for s in kernel.stores):
-                continue  # two versions in one storage: one after the other
+                continue  # two versions in one storage must be written one after the other
             if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
                 continue  # it would read what it is just writing
             if not self._inlining.allows(node, {demand: contexts}):
@@ -247,8 +247,8 @@ class Demands:
         return early
 
     def _kernel_beside(self, node: UOp, demands: Demanded) -> Kernel | None:
-        """The kernel that keeps the rows that this one wants, too, if storing there makes no
-        circle."""
+        """The kernel that keeps the same rows as this node's, if storing the node there makes no
+        cycle."""
         other = self.stored_at.get(self._company.get(node, node))
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
@@ -285,7 +285,7 @@ class Demands:
         self._pending.setdefault(node, {}).setdefault(demand, set()).update(contexts)
 
     def _ask_whole(self, base: UOp, kernel: Kernel) -> None:
-        """The kernel reads any element of `base`, by an address known only when it runs."""
+        """Makes the kernel read any element of `base`, at an address known only when it runs."""
         kernel.reads[base] = None
         self._pending.setdefault(base, {})
         self._readers.setdefault(base, []).append(kernel)
@@ -298,7 +298,8 @@ class Demands:
         conditions: Sequence[UOp] = (),
         loops: tuple[UOp, ...] = (),
     ) -> Demand:
-        """What an inlined node asks for, which then holds of what it reads."""
+        """Records what an inlined node demands of a source, which then applies to what that
+        reads."""
         gate = both(demand.gate, *conditions) if conditions else demand.gate
         inner = Demand(demand.kernel, index, gate)
         self.links[node, demand] = Link(inner, both(*conditions), loops)
@@ -324,8 +325,8 @@ class Demands:
         self._ask(node.src[0], inner, around)
 
     def _counter(self, node: UOp, axis: int) -> str:
-        """The name of a reduction's loop: the same wherever the node is computed, so that equal
-        values are seen to be equal."""
+        """The name of a reduction's loop. It is the same wherever the node is computed, so that
+        equal values are recognised as equal."""
         if (node, axis) not in self.counters:
             self.counters[node, axis] = next(self._names)
         return self.counters[node, axis]
@@ -339,7 +340,7 @@ class Demands:
         return tuple(source), [], ranges
 
     def _fold(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
-        """An element is the sum over the taps that read it; see `fold_axis`."""
+        """An element of a FOLD is the sum over the taps that read it; see `fold_axis`."""
         windows = node.arg[0]
         source, taps, own, ranges = list(index), [], [], []
         positions = node.src[0].shape
@@ -353,7 +354,7 @@ class Demands:
         return (*source, *taps), own, tuple(ranges)
 
     def _through_gather(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
-        """The indices are wanted at the leading axes; the indexed value is read from memory."""
+        """The indices are needed at the leading axes; the indexed value is read from memory."""
         indices = node.src[2:] if node.op is Ops.SCATTER else node.src[1:]
         lead = len(indices[0].shape) if indices else 0
         inner = self._link(node, demand, demand.where[:lead])

@@ -26,12 +26,12 @@ from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
-ROUNDS = 3  # what was cut may still see too much of another array
+ROUNDS = 3  # after a cut a kernel may still see too much of another array
 
 
 class Cut(NamedTuple):
-    """So many `parts` of an axis of a node's source. Of a SCATTER all axes that are counted are
-    one: of its target, or of its `updates`."""
+    """This many `parts` of an axis of a node's source. In a SCATTER, all counted axes count as one:
+    those of its target, or those of its `updates`."""
 
     axis: int
     parts: int
@@ -39,8 +39,8 @@ class Cut(NamedTuple):
 
 
 def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
-    """A graph that means the same, and its demands, none of which sees too much if it can be cut
-    so."""
+    """An equivalent graph, and its demands, in which no kernel sees too much of an array, as far as
+    possible."""
     found = demands_within(sink, wishes)
     is_bound = wishes.window and wishes.buffers
     for _ in range(ROUNDS if is_bound or wishes.turns else 0):
@@ -70,7 +70,7 @@ def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
     places = _places(demands, kernel, list(arrays))
     touched = {array: [_stretch(array, place) for place in places[array]] for array in arrays}
     needed = {array: bindings(array, touched[array]) for array in arrays}
-    # a group may come to the next window of each
+    # a group may reach the next window of each
     if sum(max(needed[array], min(whole[array], 2)) for array in arrays) <= wishes.buffers:
         return {}
     cuts = dict[UOp, Cut]()
@@ -85,7 +85,7 @@ def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
 
 
 def _cuts_of_turns(demands: Demands, kernel: Kernel, most: int) -> dict[UOp, Cut]:
-    """What a lane that goes through a loop in order, and what is reduced within, does in parts."""
+    """Cuts for what a lane does in loops that run in order, including the reductions inside."""
     in_order = _in_order(kernel)
     count = turns_of(in_order)
     if count <= 1:
@@ -118,8 +118,8 @@ def _places(demands: Demands, kernel: Kernel, arrays: list[UOp]) -> dict[UOp, li
 
 
 def _in_order(kernel: Kernel) -> dict[UOp, tuple[UOp, int]]:
-    """The loops in order, all of whose turns are a lane's, with the RUNNING or SCATTER that asks
-    for them, and the axis."""
+    """The loops in order, all turns of which one lane runs, with the RUNNING or SCATTER that needs
+    them, and the axis."""
     found = dict[UOp, tuple[UOp, int]]()
     for node in kernel.stores:
         if node.op is Ops.RUNNING:
@@ -137,8 +137,8 @@ def _stretch(array: UOp, place: UOp) -> Stretch:
 def _cut_along(
     demands: Demands, kernel: Kernel, array: UOp, places: list[UOp], parts: int, window: int
 ) -> dict[UOp, Cut]:
-    """What goes through most of the array: the reduction whose loop does, or what is read or
-    written there by number."""
+    """A cut of the node that goes through most of the array: of the reduction whose loop does, or
+    of the gather or scatter that indexes it."""
     in_order = _in_order(kernel)
     widest = max(places, key=lambda place: place.vmax - place.vmin)
     loops = sorted(widest.ranges, key=lambda r: -_reach(widest, r))
@@ -159,8 +159,8 @@ def _cut_along(
 
 
 def _cut_of_rows(gather: UOp, window: int) -> Cut:
-    """Parts of the axis whose neighbours lie furthest apart. One part: no element needs more, which
-    bounds of the indices then say."""
+    """Parts of the axis with the largest steps. A single part means that bounds of the indices show
+    that no element needs more."""
     source = gather.src[0]
     counters = tuple(UOp.range(n, f"i{i}") if n > 1 else ZERO for i, n in enumerate(source.shape))
     place, _ = view_offset(source, memory_base(source), counters)
@@ -171,7 +171,7 @@ def _cut_of_rows(gather: UOp, window: int) -> Cut:
 
 
 def _reach(place: UOp, loop: UOp) -> int:
-    """How much further a loop goes than its first turn."""
+    """How far apart the places in a loop's turns are."""
     first = simplify_index(place.substitute({loop: number(0)}))
     return int((place.vmax - place.vmin) - (first.vmax - first.vmin))
 
@@ -191,7 +191,7 @@ def _with_parts(sink: UOp, cuts: dict[UOp, Cut]) -> UOp:
 
 
 def _in_parts(node: UOp, cut: Cut) -> UOp:
-    """The node made part by part, each stored with those before it."""
+    """The node computed part by part, each combined with the stored result of those before it."""
     source, *indices = node.src
     source = _wide(source) if node.op is Ops.REDUCE_AXIS else source
     indices, axis = _kept(indices), cut.axis
@@ -212,7 +212,7 @@ def _in_parts(node: UOp, cut: Cut) -> UOp:
 
 
 def _running_in_parts(node: UOp, cut: Cut) -> UOp:
-    """Each part begins with what the last one came to."""
+    """Each part starts from the last value of the one before."""
     monoid, axis = node.arg
     made: list[UOp] = []
     for begin, end in _stretches(node.shape[axis], cut.parts):
@@ -226,8 +226,8 @@ def _running_in_parts(node: UOp, cut: Cut) -> UOp:
 
 
 def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
-    """Some of the updates after the others, in the same memory; or all of them in each part of the
-    target, which has a row more, for what belongs elsewhere."""
+    """Applies the updates in turn to the same memory; or all of them to each part of the target,
+    which has an additional row for those that belong to other parts."""
     target, updates, *indices = node.src
     lead = updates.shape[: indices[0].ndim]
     rest = updates.shape[len(lead) :]
@@ -239,7 +239,7 @@ def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
             made = node.with_src((made, *(sliced(each, 0, *span) for each in (flat, *at))))
         return made
     sizes = target.shape[: len(indices)]
-    given = target.src[0] if target.op is Ops.CONTIGUOUS else target  # no copy of the copy
+    given = target.src[0] if target.op is Ops.CONTIGUOUS else target  # avoids a copy of the copy
     rows = given.reshape((prod(sizes), *rest))
     places = [i.cast(dtypes.int32 if rows.shape[0] < 1 << 31 else dtypes.int64) for i in indices]
     place = reduce(
@@ -272,18 +272,18 @@ def _stretches(size: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _kept(sources: Sequence[UOp]) -> list[UOp]:
-    """What each part wants: stored once, but for what is counted."""
+    """The sources that each part needs, stored once, except those that are counted."""
     return [each if _is_counted(each) else each.contiguous() for each in sources]
 
 
 def _is_counted(index: UOp) -> bool:
-    """Whether nothing is read to compute it."""
+    """Whether the index is computed without reading anything."""
     below = reached(index, through=lambda node: node.op in COMPUTED)
     return all(node.op in COMPUTED or node.op in FREE_LEAVES for node in below)
 
 
 def _wide(terms: UOp) -> UOp:
-    """Terms whose partial sums may be kept: narrow floats are summed as float32 here, too."""
+    """Terms whose partial sums can be stored: narrow floats are summed as float32 here, too."""
     if not dtypes.is_float(terms.dtype) or terms.dtype.itemsize >= 4:
         return terms
     wide = dtypes.float32
@@ -293,8 +293,8 @@ def _wide(terms: UOp) -> UOp:
 
 
 def _within(index: UOp, begin: int, end: int) -> UOp:
-    """The place in a part, for what lies there; so that its bounds say that it is one, also where
-    64 bits are two words."""
+    """The place in a part, for indices inside it. It is written so that its bounds are visible,
+    also where 64 bits are two words."""
     if begin == 0 and end == 1:
         return index.const_like(0)
     at = index.cast(dtypes.int32 if end < 1 << 31 else dtypes.int64)
@@ -302,6 +302,6 @@ def _within(index: UOp, begin: int, end: int) -> UOp:
 
 
 def _chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
-    """Rows of one where the condition of a row holds, else of the other."""
+    """Rows of one value where a row's condition holds, else of the other."""
     ones = (1,) * (one.ndim - condition.ndim)
     return condition.reshape((*condition.shape, *ones)).broadcast_to(one.shape).where(one, other)

@@ -12,7 +12,7 @@ INVERSE_PI = 0.3183098861837907
 
 @dataclass(frozen=True)
 class Format:
-    """A float type in numbers, and the constants of the functions in it."""
+    """The parameters of a float type, and the constants of the functions in it."""
 
     real: DType
     integer: DType
@@ -37,12 +37,12 @@ class Format:
 
     @property
     def lift(self) -> int:
-        """Added to an exponent, it makes the least one 0, for which the power of 2 is 0 as well."""
+        """Added to an exponent, it makes the least one 0; the power of two of that is 0 as well."""
         return self.bias + self.mantissa + 3
 
     @property
     def exp2_range(self) -> tuple[float, float]:
-        """Arguments of 2**x; beyond: 0, infinity."""
+        """The arguments of 2**x whose result is neither 0 nor infinity."""
         return -1.0 * self.lift, self.bias + 1.0
 
 

@@ -35,11 +35,12 @@ Rule = Callable[[UOp, Target], UOp | None]
 
 FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW)
 OPTIONAL = frozenset((*FUNCTIONS, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY))
-"""Ops that stay where `Target.native` names them; all others are given or made of the given."""
+"""Ops that stay if `Target.native` names them; all others are native anyway, or composed of native
+ones."""
 
 
 def decompose(sink: UOp, target: Target) -> UOp:
-    """A kernel of only those ops that every backend has or `target` names.
+    """A kernel that contains only ops that every backend has or that `target` names.
 
     Requires stage "kernel"; gives stage "kernel" with the same loops, parameters and stores.
     """
@@ -52,8 +53,8 @@ def decompose(sink: UOp, target: Target) -> UOp:
 
 
 def _check_doubles(sink: UOp, target: Target) -> None:
-    """float64 can't be made of narrower numbers, as narrower numbers can of wider ones. A target
-    that stores them moves and converts them (`words`)."""
+    """float64 can't be composed of narrower numbers. A target that can only store float64 moves and
+    converts it (`words`)."""
     if not target.dtypes or "float64" in target.dtypes | target.storage_dtypes:
         return
     if any(node.dtype.scalar() is dtypes.float64 for node in nodes_of(sink)):
@@ -64,8 +65,8 @@ def _check_doubles(sink: UOp, target: Target) -> None:
 
 
 def _accumulators(sink: UOp, stage: UOp) -> UOp:
-    """A stage that held a reduction, which became a function of one (rounded, compared with 0):
-    it holds the one, and its readers apply the function."""
+    """If the reduction that a stage holds became a function of a reduction (rounded, or compared
+    with 0), the stage holds the reduction, and its readers apply the function."""
     value = stage.src[0]
     reduction = next(n for n in reversed(value.toposort()) if n.op is Ops.REDUCE)
     held = stage.replace(dtype=reduction.dtype, src=(reduction, *stage.src[1:]))
@@ -99,7 +100,7 @@ BOOL: dict[Ops, Callable[..., UOp]] = {
     Ops.SHL: lambda a, n: a if n.dtype is dtypes.bool else a & _within(n, 8),
     Ops.SHR: lambda a, n: a & n.eq(0),
 }
-"""Arithmetic of truth values: as numbers 0 and 1, where what is not 0 is true."""
+"""Arithmetic of bools: as numbers 0 and 1, where any number but 0 is true."""
 
 
 def _bool(node: UOp, ctx: Target) -> UOp | None:
@@ -143,7 +144,7 @@ def _modulo(node: UOp, ctx: Target) -> UOp | None:
         if abs(b.arg) == 1:
             return a.const_like(0)
         if _is_power(b.arg) and a.dtype is not dtypes.index:
-            return a & (int(b.arg) - 1)  # the sign bits of a negative too: it rounds down
+            return a & (int(b.arg) - 1)  # right for negative numbers, too: it rounds down
     if _is_plain(a, b):
         return None
     if dtypes.is_unsigned(a.dtype):
@@ -152,7 +153,7 @@ def _modulo(node: UOp, ctx: Target) -> UOp | None:
 
 
 def _is_plain(a: UOp, b: UOp) -> bool:
-    """Whether the machine's division is the op's, or codegen/index makes it so."""
+    """Whether the machine's division equals the op, or codegen/index makes it so."""
     left_to_index = a.dtype is dtypes.index and b.op is Ops.CONST
     return bool(b.vmin > 0 and (a.vmin >= 0 or left_to_index))
 
@@ -179,7 +180,7 @@ def _unsigned(dtype: DType) -> DType:
 
 
 def _divide_positive(a: UOp, b: UOp) -> UOp:
-    """By a positive number: of a negative a, ~(~a // b), and ~a is not negative."""
+    """Division by a positive number. For a negative a, ~(~a // b), where ~a is not negative."""
     uint = _unsigned(a.dtype)
     sign = a >> (a.dtype.bitsize - 1)
     quotient = (a ^ sign).cast(uint) // b.cast(uint)
@@ -187,7 +188,8 @@ def _divide_positive(a: UOp, b: UOp) -> UOp:
 
 
 def _divide_signed(a: UOp, b: UOp) -> UOp:
-    """By anything: sizes are divided, rounded up where the signs differ. INT_MIN // -1 wraps."""
+    """Division by any number: magnitudes are divided, and rounded up if the signs differ. INT_MIN
+    // -1 wraps."""
     uint = _unsigned(a.dtype)
     one, last = UOp.const(uint, 1), a.const_like(a.dtype.bitsize - 1)
     a_sign, b_sign = a >> last, b >> last
@@ -244,7 +246,7 @@ def _saturated(a: UOp, dtype: DType) -> UOp:
 
 
 def _trunc(node: UOp, ctx: Target) -> UOp | None:
-    """By way of an integer; where there is a fraction, one of the same size is large enough."""
+    """Truncates by way of an integer; a float with a fraction fits an integer of its size."""
     (a,) = node.src
     form = FORMATS.get(a.dtype)
     if form is None:
@@ -258,7 +260,8 @@ def _trunc(node: UOp, ctx: Target) -> UOp | None:
 
 
 def _maximum(node: UOp, ctx: Target) -> UOp | None:
-    """Of a number and its negative: its size, by one operation on its bits."""
+    """The maximum of a number and its negative: the absolute value, by one operation on its
+    bits."""
     for a, b in (node.src, node.src[::-1]):
         if a.dtype in FORMATS and b is a * -1:
             return magnitude(a, FORMATS[a.dtype])
@@ -269,7 +272,7 @@ def _maximum(node: UOp, ctx: Target) -> UOp | None:
 
 
 def _function(node: UOp, ctx: Target) -> UOp | None:
-    """One of FUNCTIONS; of a narrow float that the target computes with, in float32."""
+    """One of FUNCTIONS; a narrow float that the target computes with is evaluated in float32."""
     if node.dtype not in FORMATS:
         wide = tuple(s.cast(dtypes.float32) for s in node.src)
         return UOp(node.op, dtypes.float32, wide).cast(node.dtype)
@@ -319,7 +322,7 @@ def _threefry(node: UOp, ctx: Target) -> UOp:
 
 
 def float_bound(node: UOp, depth: int = 8) -> float:
-    """A number that |node| never exceeds (unless it is NaN), infinity if unknown."""
+    """An upper bound of |node| (unless that is NaN); infinity if unknown."""
     if node.op is Ops.CONST:
         return abs(float(node.arg))
     if node.tag == AT_MOST_ONE or node.op in (Ops.SIN, Ops.COS):
@@ -332,11 +335,11 @@ def float_bound(node: UOp, depth: int = 8) -> float:
     if rule is None:
         return math.inf
     found = rule(node, depth - 1)
-    return found * (1 + 2.0**-8) if found == found else math.inf  # rounding, of any float type
+    return found * (1 + 2.0**-8) if found == found else math.inf  # rounding, in any float type
 
 
 def _bound_of_bits(node: UOp, depth: int) -> float:
-    """Of an integer's bits as a float: they are ordered alike."""
+    """The bound of an integer's bits as a float: both have the same order."""
     bits = node.src[0]
     high = _largest_bits(bits)
     if high is None or node.dtype not in FORMATS:
@@ -346,7 +349,7 @@ def _bound_of_bits(node: UOp, depth: int) -> float:
 
 
 def _largest_bits(bits: UOp) -> int | None:
-    """The largest value of a non-negative integer; of an OR, all bits that can be set."""
+    """The largest value of a non-negative integer; for an OR, all bits that can be set."""
     if bits.op is Ops.OR:
         parts = [_largest_bits(s) for s in bits.src]
         known = [p for p in parts if p is not None]
@@ -387,7 +390,7 @@ RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     ((Ops.MULACC,), _mulacc),
     ((Ops.THREEFRY,), _threefry),
 )
-"""(ops, rule): a rule gives None where the machine's op is the table's already."""
+"""(ops, rule): a rule returns None if the machine's op already has the table's semantics."""
 
 
 def _unless_native(rule: Rule) -> Callable[..., UOp | None]:

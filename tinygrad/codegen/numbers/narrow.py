@@ -23,19 +23,19 @@ from tinygrad.uop.op import Ops, bit_cast
 
 @dataclass(frozen=True)
 class Narrow:
-    """A narrow float type: sign, exponent, `mantissa` bits, from the top."""
+    """A narrow float type: from the top a sign, an exponent, and `mantissa` bits."""
 
     name: str
     dtype: DType
     storage: DType  # an integer of its size
     mantissa: int
     bias: int
-    infinity: int  # its bits; what is too large becomes this (float8e4m3 has none, so NaN)
+    infinity: int  # its bits; larger numbers become this (float8e4m3 has no infinity, so NaN)
     nan: int
 
     @property
     def dropped(self) -> int:
-        """Bits of float32's mantissa that go."""
+        """The number of bits of float32's mantissa that are dropped."""
         return 23 - self.mantissa
 
     @property
@@ -63,10 +63,12 @@ NARROW: dict[DType, Narrow] = {
 }
 
 CONVERTS = {dtypes.float16: "CAST_HALF", dtypes.bfloat16: "CAST_BFLOAT16"}
-"""What a target names that converts to and from float32 as IEEE says, subnormal numbers too."""
+"""The name by which a target declares conversions to and from float32 that follow IEEE, including
+subnormal numbers."""
 
 EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.CHECK, Ops.STAGE, Ops.CONST))
-"""Ops that give one of their sources' values, or a value that the narrow type has if they do."""
+"""Ops that return the value of a source, or a value that the narrow type has if the sources are
+narrow."""
 
 MAGNITUDE, INFINITY, NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000  # of float32's bits
 
@@ -84,7 +86,7 @@ def narrow(sink: UOp, target: Target) -> UOp:
 
 
 class _Walk:
-    """`done` maps a node to its replacement: of a narrow value, the float32 that equals it."""
+    """`done` maps a node to its replacement: for a narrow value, the float32 that equals it."""
 
     def __init__(self, target: Target, lacking: frozenset[DType]) -> None:
         self.target, self.lacking = target, lacking
@@ -167,8 +169,8 @@ class _Walk:
         return CONVERTS.get(dtype) in self.target.native
 
     def is_normal(self, value: UOp) -> bool:
-        """Whether the target's conversion to bfloat16 is right for this float32: it takes subnormal
-        numbers as 0, and sums that a matrix unit computed never are."""
+        """Whether the target's conversion to bfloat16, which treats subnormal numbers as 0, is
+        right for this float32: sums that a matrix unit computed are never subnormal."""
         if value.op is Ops.INDEX and value.src[0].op is Ops.STAGE:
             value = value.src[0].src[0]
         is_sum = value.op is Ops.REDUCE and value.src[0].op is Ops.WMMA
@@ -178,18 +180,18 @@ class _Walk:
         return dtype if self.native(dtype) else NARROW[dtype].storage
 
     def read(self, place: UOp, dtype: DType) -> UOp:
-        """The float32 that equals what is stored."""
+        """The float32 that equals the stored number."""
         raw = place.bitcast(self.raw(dtype))
         return raw.cast(dtypes.float32) if self.native(dtype) else unpack(raw, NARROW[dtype])
 
     def written(self, value: UOp, dtype: DType) -> UOp:
-        """A float32 that the narrow dtype can hold, as it is stored."""
+        """The stored form of a float32 that the narrow dtype can represent."""
         if value.op is Ops.CAST and value.src[0].dtype is dtype:
             return value.src[0]
         return value.cast(dtype) if self.native(dtype) else pack(value, NARROW[dtype])
 
     def rounded(self, value: UOp, dtype: DType) -> UOp:
-        """The nearest float32 that the narrow dtype can hold."""
+        """The nearest float32 that the narrow dtype can represent."""
         if self.native(dtype):
             return value.cast(dtype).cast(dtypes.float32)
         if dtype is not dtypes.bfloat16:
@@ -225,7 +227,7 @@ def unpack(raw: UOp, row: Narrow) -> UOp:
 
 
 def pack(value: UOp, row: Narrow) -> UOp:
-    """A float32 that the narrow type can hold, as the narrow type's bits."""
+    """The bits of a float32 that the narrow type can represent, in that type."""
     bits = value.bitcast(dtypes.uint32)
     if row.dtype is dtypes.bfloat16:
         return (bits >> 16).cast(row.storage)
@@ -241,8 +243,8 @@ def pack(value: UOp, row: Narrow) -> UOp:
 
 
 def round_bits(value: UOp) -> UOp:
-    """A float32's bits, of which the upper half is the nearest bfloat16, ties to even. It has
-    float32's exponents, so that the sign may stay where it is."""
+    """Rounds a float32's bits so that the upper half is the nearest bfloat16, ties to even. The
+    exponents of both are the same, so that the sign may stay in place."""
     bits = value.bitcast(dtypes.uint32)
     below = bits + 0x7FFF
     found = (bits & 0x10000).ne(0).where(below + 1, below)
@@ -250,7 +252,7 @@ def round_bits(value: UOp) -> UOp:
 
 
 def round_to(value: UOp, row: Narrow) -> UOp:
-    """The nearest float32 that the narrow type can hold, ties to even; none of bfloat16."""
+    """The nearest float32 that the narrow type can represent, ties to even; not for bfloat16."""
     bits = value.bitcast(dtypes.uint32)
     size = bits & MAGNITUDE
     drop = row.dropped
@@ -266,8 +268,8 @@ def round_to(value: UOp, row: Narrow) -> UOp:
 
 
 def odd_float32(value: UOp) -> UOp:
-    """A float64 rounded to one of its two neighbours in float32, the odd one, unless it is equal:
-    a later rounding to fewer digits then gives what rounding the float64 would."""
+    """A float64 rounded to one of its two neighbours in float32: the odd one, unless it is equal to
+    one. A later rounding to fewer digits then gives the same as rounding the float64."""
     near = value.cast(dtypes.float32)
     back, bits = near.cast(dtypes.float64), near.bitcast(dtypes.uint32)
     below = (value < 0.0).where(value < back, back < value)
@@ -277,7 +279,8 @@ def odd_float32(value: UOp) -> UOp:
 
 
 def jam(value: UOp) -> UOp:
-    """An integer with so few digits that float32 holds it: what goes leaves a last bit of 1."""
+    """Drops bits of an integer so that float32 can hold it; if any dropped bit was 1, the last
+    remaining bit is set."""
     dtype, bits = value.dtype, value.dtype.bitsize
     for low, high in ((24, 38), (38, 52), (52, 64)):
         if low >= bits:
@@ -295,5 +298,5 @@ def jam(value: UOp) -> UOp:
 
 
 def _bits(value: float) -> int:
-    """Those of a float32."""
+    """The bits of a float32."""
     return int(bit_cast(value, dtypes.float32, dtypes.uint32))

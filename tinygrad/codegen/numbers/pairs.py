@@ -12,15 +12,15 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 Parts = tuple[UOp, ...]
-"""What a value became: itself, a number that fits 32 bits, or its low and high word."""
+"""The replacement of a value: itself, a number that fits 32 bits, or its low and high word."""
 
 EFFECTS = frozenset(
     (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.STORE, Ops.FAULT, Ops.BARRIER, Ops.PREFETCH)
 )
 
 SIGN = 1 << 31  # the highest bit of a word
-BIAS32, BIAS64 = 127, 1023  # what floats of so many bits store an exponent of 0 as
-INFINITY, NAN = 0x7F800000, 0x7FC00000  # the bits of float32's
+BIAS32, BIAS64 = 127, 1023  # the biases of floats with so many bits
+INFINITY, NAN = 0x7F800000, 0x7FC00000  # the bits in float32
 
 
 def word_of(value: int) -> UOp:
@@ -42,19 +42,20 @@ def either(condition: UOp, yes: Parts, no: Parts) -> Parts:
 
 
 def sum_of(a: Parts, b: Parts) -> Parts:
-    """What doesn't fit the low word is carried."""
+    """The carry of the low words goes to the high one."""
     low = a[0] + b[0]
     carry = bit(low < a[0])
     return low, a[1] + b[1] + carry
 
 
 def negated(a: Parts) -> Parts:
-    """All bits turned, and 1 more."""
+    """All bits inverted, plus 1."""
     return sum_of((~a[0], ~a[1]), (word_of(1), word_of(0)))
 
 
 def product(a: Parts, b: Parts) -> Parts:
-    """Of the low words in halves; the high words meet the low ones in the high word."""
+    """The product of the low words, in halves; products of a high and a low word count in the high
+    word."""
     a0, a1 = a[0] & 0xFFFF, a[0] >> 16
     b0, b1 = b[0] & 0xFFFF, b[0] >> 16
     middle = a1 * b0 + ((a0 * b0) >> 16)
@@ -64,14 +65,14 @@ def product(a: Parts, b: Parts) -> Parts:
 
 
 def less(a: Parts, b: Parts, signed: bool) -> UOp:
-    """By the high words, and where these are equal by the low ones."""
+    """Compares the high words, and if these are equal the low ones."""
     flip = SIGN if signed else 0
     a_high, b_high = a[1] ^ flip, b[1] ^ flip
     return (a_high < b_high) | (a_high.eq(b_high) & (a[0] < b[0]))
 
 
 def left(a: Parts, amount: UOp) -> Parts:
-    """Moved up by less than 64."""
+    """Shifted left by less than 64."""
     within = amount & 31
     spilled = (a[0] >> 1) >> (within ^ 31)  # by 32 - within, which may be too much at once
     moved = a[0] << within
@@ -80,7 +81,7 @@ def left(a: Parts, amount: UOp) -> Parts:
 
 
 def right(a: Parts, amount: UOp, signed: bool) -> Parts:
-    """Moved down by less than 64."""
+    """Shifted right by less than 64."""
     within = amount & 31
     spilled = (a[1] << 1) << (within ^ 31)
     low = (a[0] >> within) | spilled
@@ -92,13 +93,13 @@ def right(a: Parts, amount: UOp, signed: bool) -> Parts:
 
 
 def signed_shift(high: UOp, amount: UOp) -> UOp:
-    """A high word moved down, with copies of its sign."""
+    """A high word shifted right, with copies of its sign."""
     moved: UOp = high.bitcast(dtypes.int32) >> amount.bitcast(dtypes.int32)
     return moved.bitcast(dtypes.uint32)
 
 
 def normalised(low: UOp, high: UOp) -> tuple[UOp, UOp, UOp]:
-    """Moved up until the highest bit is set, unless all are 0, and by how much."""
+    """Shifted left until the highest bit is set, unless all are 0; and by how much."""
     amount = word_of(0)
     for step in (32, 16, 8, 4, 2, 1):
         small = high < (1 << (32 - step))
@@ -111,7 +112,7 @@ def normalised(low: UOp, high: UOp) -> tuple[UOp, UOp, UOp]:
 
 
 def sized(low: UOp, high: UOp, signed: bool) -> tuple[UOp, UOp, UOp, UOp]:
-    """An integer's sign bit, and its size, normalised."""
+    """An integer's sign bit, and its magnitude, normalised."""
     sign = high & (SIGN if signed else 0)
     if signed:
         low, high = either(sign.ne(0), negated((low, high)), (low, high))
@@ -119,8 +120,8 @@ def sized(low: UOp, high: UOp, signed: bool) -> tuple[UOp, UOp, UOp, UOp]:
 
 
 def assembled(sign: UOp, exponent: UOp, top: UOp, rest: UOp) -> UOp:
-    """A float32 of 32 bits whose highest is set, and whether bits follow that are not 0;
-    rounded to even. `exponent` is that of the highest bit, with float32's bias."""
+    """A float32 from 32 bits whose highest is set, and a flag that tells whether non-zero bits
+    follow; rounded to even. `exponent` is that of the highest bit, with float32's bias."""
     kept, odd = top >> 8, (top >> 8) & 1
     lost = ((top & 0xFF) << 1) | bit(rest.ne(0))
     up = bit(lost + odd > 0x100)
@@ -147,7 +148,7 @@ def widened(low: UOp, high: UOp, signed: bool) -> Parts:
 
 
 def truncated(value: UOp) -> Parts:
-    """The whole part of a float32 below 2**63 (of an unsigned one 2**64)."""
+    """The integer part of a float32 below 2**63 (if unsigned, 2**64)."""
     bits = value.bitcast(dtypes.uint32)
     exponent, top = (bits >> 23) & 0xFF, (bits << 8) | SIGN
     is_fraction = exponent < BIAS32
@@ -166,7 +167,7 @@ def narrowed(low: UOp, high: UOp) -> UOp:
     rest, top = left((low, mantissa), word_of(11))
     top |= SIGN
     normal = assembled(sign, exponent - (BIAS64 - BIAS32), top, rest)
-    # below the least normal number: moved down, and rounded there
+    # below the least normal number: shifted right, and rounded there
     down = BIAS64 - BIAS32 + 1 - exponent
     is_far = down > 31
     moved_rest, moved = right((word_of(0), top), is_far.where(31, down), False)
@@ -194,7 +195,7 @@ def from_single(value: UOp) -> Parts:
 
 
 def _fold(op: Ops, dtype: DType, src: Parts) -> UOp | None:
-    """What needs no instruction: constants, and words that are all zeros."""
+    """The result, if it needs no instruction: constants, and words that are all zeros."""
     if op in GroupOp.ALU and all(s.op is Ops.CONST for s in src):
         return UOp.const(dtype, evaluate(op, dtype, *(s.arg for s in src)))
     if op is Ops.WHERE and src[0].op is Ops.CONST:
@@ -219,12 +220,12 @@ def _fold(op: Ops, dtype: DType, src: Parts) -> UOp | None:
 
 
 class Rewriting:
-    """The program so far. A node that was placed in a scope which is closed gets a twin with
+    """The program so far. A node that was placed in a scope which is closed by now gets a twin with
     another tag."""
 
     def __init__(self) -> None:
         self.out: list[UOp] = []
-        self.scopes: list[dict[UOp, UOp]] = [{}]  # what is at hand: each node, or its twin
+        self.scopes: list[dict[UOp, UOp]] = [{}]  # what can be used: each node, or its twin
         self.times: dict[UOp, int] = {}  # how often each was placed
         self.loops = 0
 
@@ -251,7 +252,7 @@ class Rewriting:
         return folded if folded is not None else self.place(UOp(op, dtype, src, arg))
 
     def placed(self, value: UOp) -> UOp:
-        """An expression of what is at hand, as instructions."""
+        """An expression of available nodes, as instructions."""
         done: ChainMap[UOp, UOp] = ChainMap({}, *self.scopes)
         for node in value.toposort(stop=done):
             if node not in done and node.src:
@@ -263,7 +264,7 @@ class Rewriting:
         return tuple(map(self.placed, parts))
 
     def outer(self, node: UOp) -> UOp:
-        """Placed here, and at hand after this loop."""
+        """Placed here, and available after this loop."""
         made = self.scopes[-2][node] = self.place(node)
         return made
 
@@ -273,7 +274,7 @@ class Rewriting:
         return ()
 
     def divided(self, a: Parts, b: Parts) -> tuple[Parts, Parts]:
-        """Quotient and remainder of numbers without a sign: a bit of the quotient a turn."""
+        """Quotient and remainder of unsigned numbers: one bit of the quotient a turn."""
         self.loops += 1
         begin, end = (UOp.const(dtypes.index, turn) for turn in (0, 64))
         number = ("divide", self.loops)

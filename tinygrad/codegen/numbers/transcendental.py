@@ -44,13 +44,13 @@ from tinygrad.uop.natural import LOG2_E
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
 
-LIFT = 64  # what is too small for a logarithm is made 2**64 larger first
+LIFT = 64  # numbers too small for a logarithm are first multiplied by 2**64
 
 # ---- words ---------------------------------------------------------------------------------------
 
 
 def fma(a: UOp, b: UOp | float, c: UOp | float) -> UOp:
-    """a * b + c, rounded once where the target can."""
+    """a * b + c, rounded once if the target can."""
     return a.alu(Ops.MULACC, *(s if isinstance(s, UOp) else a.const_like(s) for s in (b, c)))
 
 
@@ -68,13 +68,13 @@ def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
 
 
 def clamp(x: UOp, low: float, high: float) -> UOp:
-    """NaN stays NaN; written so that each half is one instruction of most machines."""
+    """NaN stays NaN; in this form each half is one instruction on most machines."""
     x = (x < low).where(low, x)
     return (high < x).where(high, x)
 
 
 def magnitude(x: UOp, form: Format) -> UOp:
-    """|x|, NaN's too."""
+    """|x|, also of a NaN."""
     every = UOp.const(form.integer, int(dtypes.max(form.integer)))
     return (x.bitcast(form.integer) & every).bitcast(form.real)
 
@@ -117,7 +117,8 @@ def _scaled_power(x: UOp, low: UOp | None, form: Format) -> UOp:
 
 
 def _magic(form: Format) -> float:
-    """What leaves round(x) in the low bits of x + magic, counted from the least one."""
+    """The constant that leaves round(x) in the low bits of x + magic, counted from the least
+    exponent."""
     return form.magic + form.lift
 
 
@@ -129,9 +130,9 @@ def _power(rest: UOp, terms: tuple[float, ...], by: float = 1.0) -> UOp:
 def _assemble(rounded: UOp, rest: UOp, terms: tuple[float, ...], form: Format) -> UOp:
     """(1 + rest * terms(rest)) * 2**(the integer in the low bits of `rounded`).
 
-    No one float is that power of 2 for all exponents, so it is two, of half the exponent each,
-    counted from the least one. The least makes them 0, so what a mask hides, e**-inf, is 0 without
-    a product that underflows, which takes processors many times as long as others.
+    No single float is that power of 2 for all exponents, so it is the product of two, of half the
+    exponent each, counted from the least one. For the least exponent they are 0: a masked e**-inf
+    is 0 without a product that underflows, which many processors take far longer for.
     """
     bits = rounded.bitcast(form.integer)
     half = bits >> 1
@@ -174,7 +175,7 @@ def _split(x: UOp, form: Format) -> tuple[UOp, UOp]:
 
 
 def power(x: UOp, y: UOp, target: Target) -> UOp:
-    """C's pow: the logarithm carries as many bits again, so that y may multiply its error."""
+    """C's pow: the logarithm has twice as many bits, since y multiplies its error."""
     form = FORMATS[x.dtype]
     zero, one, infinity = x.const_like(0.0), x.const_like(1.0), x.const_like(math.inf)
     sign_bit = UOp.const(form.integer, int(dtypes.min(form.integer)))
@@ -207,7 +208,8 @@ def power(x: UOp, y: UOp, target: Target) -> UOp:
 
 @dataclass(frozen=True)
 class _Exact:
-    """Products as an unevaluated sum of two floats: by a fused multiply-add, or by Dekker."""
+    """Exact products, as unevaluated sums of two floats: by a fused multiply-add, or by Dekker's
+    method."""
 
     fused: bool
     form: Format
@@ -221,7 +223,7 @@ class _Exact:
         return high, error + ah * bl + al * bh + al * bl
 
     def halves(self, a: UOp) -> tuple[UOp, UOp]:
-        """Two floats of half as many bits, whose sum is `a`."""
+        """Two floats with half as many bits, whose sum is `a`."""
         c = a * (2.0 ** ((self.form.mantissa + 2) // 2) + 1)
         high = minus(c, minus(c, a))
         return high, minus(a, high)
@@ -261,17 +263,18 @@ def _long_log2(x: UOp, exact: _Exact, form: Format) -> tuple[UOp, UOp]:
 
 
 def sin(x: UOp, target: Target, bound: float = math.inf) -> UOp:
-    """The sine, where |x| is known to stay below `bound`."""
+    """The sine, if |x| is known to stay below `bound`."""
     return x.eq(0.0).where(x, _wave(x, target, bound, 0.0))  # keeps the sign of zero
 
 
 def cos(x: UOp, target: Target, bound: float = math.inf) -> UOp:
-    """The cosine, where |x| is known to stay below `bound`."""
+    """The cosine, if |x| is known to stay below `bound`."""
     return x.eq(0.0).where(1.0, _wave(x, target, bound, 0.5))
 
 
 def _wave(x: UOp, target: Target, bound: float, lead: float) -> UOp:
-    """sin(x + lead*pi) for a lead of 0 or 1/2, which joins x where that is exact: in half turns."""
+    """sin(x + lead*pi) for a lead of 0 or 1/2, which is added after x is reduced to half turns,
+    where the addition is exact."""
     form = FORMATS[x.dtype]
     fused = "MULACC" in target.native
     if fused and bound <= form.sin_bound:
@@ -323,7 +326,7 @@ def _reduce_in_double(x: UOp, lead: float) -> tuple[UOp, UOp]:
 
 def _reduce_long(x: UOp, form: Format, target: Target, lead: float) -> tuple[UOp, UOp]:
     """The same in integers (Payne and Hanek, 1983): x = m * 2**e times those bits of 1/pi whose
-    product with m is neither a multiple of 2 nor too small to matter, in words of 32 bits."""
+    product with m is neither a multiple of 2 nor negligible, in words of 32 bits."""
     size = magnitude(x, form)
     uint = dtypes.uint32 if form is SINGLE else dtypes.uint64
     bits = size.bitcast(uint)
@@ -332,7 +335,7 @@ def _reduce_long(x: UOp, form: Format, target: Target, lead: float) -> tuple[UOp
     limbs = [m.cast(dtypes.uint32)]
     if form is DOUBLE:
         limbs.append((m >> 32).cast(dtypes.uint32))
-    count = 3 if form is SINGLE else 5  # words of the product; the last lacks what follows it
+    count = 3 if form is SINGLE else 5  # words of the product; the last lacks a carry from below
     product = _product(limbs, _window(exponent, count + len(limbs) - 1, form), count)
 
     # In half turns: word 0 has one bit before the point. The fraction is taken as signed.
@@ -344,10 +347,10 @@ def _reduce_long(x: UOp, form: Format, target: Target, lead: float) -> tuple[UOp
         high = high + (1 << (width - 2))
     odd = high + (1 << (width - 2)) >> top_bit
     high, low = high << one | low >> top_bit, low << one
-    below = high >> top_bit  # 1 where the fraction is negative; then -fraction is meant
+    below = high >> top_bit  # 1 if the fraction is negative; then -fraction is used
     flip = below * -1
     high, low = high ^ flip, low ^ flip
-    tail = 2 ** (width - form.mantissa - 1) - 1  # what of `high` is too long for the float
+    tail = 2 ** (width - form.mantissa - 1) - 1  # the bits of `high` that don't fit the float
     top = _scaled(high & (2**width - 1 - tail), -width, form)
     more = _scaled(high & tail, -width, form) + _scaled(low, -2 * width, form)
     pi, pi_low, _ = form.pi
@@ -369,7 +372,8 @@ def _scaled(whole: UOp, exponent: int, form: Format) -> UOp:
 
 
 def _window(exponent: UOp, count: int, form: Format) -> list[UOp]:
-    """`count` words of 1/pi, from the bit that a number with this biased exponent turns into 1."""
+    """`count` words of 1/pi, starting at the bit that a number with this biased exponent moves to
+    1."""
     zeros = 1 if form is SINGLE else 2  # words in front, for numbers whose lowest bit is small
     size = 8 if form is SINGLE else 39
     table = INVERSE_PI_FRACTION << 1280 - INVERSE_PI_BITS - 32 * zeros
@@ -391,7 +395,7 @@ def _window(exponent: UOp, count: int, form: Format) -> list[UOp]:
     back = (shift ^ 31) & 31
     one = UOp.const(uint32, 1)
     return [
-        words[i] << shift | words[i + 1] >> one >> back  # in two steps: 32 - 0 is too far for one
+        words[i] << shift | words[i + 1] >> one >> back  # in two steps: 32 is too far for one shift
         for i in range(count)
     ]
 

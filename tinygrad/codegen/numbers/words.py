@@ -54,7 +54,7 @@ def in_words(program: Sequence[UOp]) -> list[UOp]:
 
 
 def _used(program: Sequence[UOp]) -> list[UOp]:
-    """Without what nothing reads."""
+    """The program without what nothing reads."""
     wanted: set[UOp] = set()
     kept = []
     for node in reversed(program):
@@ -65,7 +65,7 @@ def _used(program: Sequence[UOp]) -> list[UOp]:
 
 
 class _Walk(Rewriting):
-    """The program while it is written anew."""
+    """The program while it is rewritten."""
 
     def __init__(self, program: Sequence[UOp]) -> None:
         super().__init__()
@@ -77,14 +77,14 @@ class _Walk(Rewriting):
     # ---- parts -----------------------------------------------------------------------------------
 
     def interval(self, node: UOp) -> Interval:
-        """Between which numbers a scalar lies."""
+        """The interval of a scalar."""
         if node.op is Ops.CONST:
             return node.arg, node.arg
         whole = dtypes.min(node.dtype.scalar()), dtypes.max(node.dtype.scalar())
         return self.known.get(node, whole)
 
     def learn(self, node: UOp) -> None:
-        """The bounds of a node, from those of its sources."""
+        """Derives the bounds of a node from those of its sources."""
         if node.dtype.count > 1 or node.op in (Ops.LOAD, Ops.CARRY, Ops.PARAM, Ops.INDEX):
             return
         if not (dtypes.is_int(node.dtype) or node.dtype is dtypes.bool):
@@ -97,14 +97,14 @@ class _Walk(Rewriting):
             self.known[node] = interval_of(node, sources)
 
     def fits(self, node: UOp) -> bool:
-        """Whether a 64-bit integer surely fits 32 bits."""
+        """Whether a 64-bit integer certainly fits 32 bits."""
         if node.dtype not in LONG:
             return False
         low, high = self.interval(node)
         return bool(low >= LEAST and high <= MOST)
 
     def of(self, node: UOp) -> Parts:
-        """What became of a node."""
+        """The parts that replace a node."""
         found = self.parts.get(node)
         if found is None:
             assert node.op is Ops.CONST, f"{node.op!r} is used before it is in the program"
@@ -121,8 +121,8 @@ class _Walk(Rewriting):
         return word_of(int(bits) & 0xFFFFFFFF), word_of(int(bits) >> 32 & 0xFFFFFFFF)
 
     def one(self, node: UOp) -> UOp:
-        """The one part of a value; of a pair the low word as a number, where that is all of it
-        that matters."""
+        """A value as a single part; of a pair, the low word as a number, for uses that need no
+        more."""
         parts = self.of(node)
         return parts[0] if len(parts) == 1 else self.number(parts[0])
 
@@ -174,12 +174,12 @@ class _Walk(Rewriting):
             self.parts[node] = self.all_placed(self.kept(node, arithmetic(self, node)))
 
     def rebuilt(self, node: UOp) -> UOp:
-        """The node with what its sources became."""
+        """The node with its sources replaced."""
         src = tuple(map(self.one, node.src))
         return self.place(UOp(node.op, node.dtype, src, node.arg, node.tag))
 
     def kept(self, node: UOp, found: Parts) -> Parts:
-        """A pair as one number, where it fits."""
+        """A pair as one number, if it fits."""
         return (self.number(found[0]),) if len(found) == 2 and self.fits(node) else found
 
     # ---- memory ----------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class _Walk(Rewriting):
         return (self.place(UOp(node.op, dtypes.uint32, (), (name, 2 * size), node.tag)),)
 
     def variable(self, node: UOp) -> Parts:
-        """One that doesn't fit is asked for its words."""
+        """A variable that doesn't fit 32 bits is passed as two words."""
         if self.fits(node):
             return (self.place(UOp(node.op, dtypes.index, (), node.arg, node.tag)),)
         if node.dtype not in WIDE:
@@ -238,7 +238,8 @@ class _Walk(Rewriting):
         return ()
 
     def fault(self, node: UOp) -> Parts:
-        """The fault words are 64-bit too: the high half of the code, then those of the operands."""
+        """The fault words are 64-bit, too: the high half of the code, then those of the
+        operands."""
         pointer, failed, *operands = node.src
         words = [word for operand in operands for word in self.pair(operand)]
         src = (self.of(pointer)[0], self.one(failed), word_of(0), *words)
@@ -249,7 +250,7 @@ class _Walk(Rewriting):
 
     def range(self, node: UOp) -> Parts:
         assert all(self.fits(s) for s in node.src), "a loop of more than 2**31 turns"
-        for carry in self.carried[node]:  # what they begin with stands before the loop
+        for carry in self.carried[node]:  # their initial values are placed before the loop
             initial = carry.src[0]
             wide = carry.dtype in WIDE
             self.parts[carry] = self.pair(initial) if wide else self.of(initial)

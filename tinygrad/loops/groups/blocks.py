@@ -24,10 +24,10 @@ from tinygrad.uop.op import Ops
 WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
 Options = tuple[tuple[str, object], ...]
-DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
-TURNED = 2  # bytes of elements whose matrices units can turn as they read them
-BUSY_GROUPS = 128  # fewer leave processors idle
-SHORT = 8  # a loop of so few turns is written out
+DEEPEST = 4  # pieces of a pipeline: with three being fetched, the first arrives in time
+TURNED = 2  # bytes of elements whose matrices units can transpose as they read them
+BUSY_GROUPS = 128  # with fewer groups, processors are idle
+SHORT = 8  # a loop of so few turns is unrolled
 
 
 def sum_over(plan: Plan, k: str) -> UOp:
@@ -39,7 +39,8 @@ def sum_over(plan: Plan, k: str) -> UOp:
 def parts_of(
     plan: Plan, loop: str, parts: Sequence[Part], roles: tuple[str, str, str]
 ) -> list[str]:
-    """A loop as its parts. Roles: of lanes, of what a lane holds, of neighbours it holds."""
+    """Splits a loop into its parts. Roles: of parts that lanes count, of elements that a lane
+    holds, of adjacent elements that it holds."""
     found, rest = [], loop
     for i, (_, _, stride) in enumerate(parts):
         inside = prod(size for _, size, _ in parts[i + 1 :])
@@ -53,7 +54,7 @@ def parts_of(
 
 
 def lanes_first(pairs: Iterable[tuple[Sequence[str], Sequence[Part]]]) -> tuple[list[str], ...]:
-    """The loops that count lanes, slowest first; and those that count what a lane holds."""
+    """The loops that count lanes, slowest first; and the loops over what a lane holds."""
     strides = {
         name: part[2] for names, parts in pairs for name, part in zip(names, parts, strict=True)
     }
@@ -65,8 +66,8 @@ def lanes_first(pairs: Iterable[tuple[Sequence[str], Sequence[Part]]]) -> tuple[
 
 
 def pipeline(target: Target, shared: int, most: int) -> Options:
-    """A stage's options for a piece that is fetched while others are used, as many as there is
-    room for; `shared`: bytes of one turn's pieces, `most`: turns that there are."""
+    """The options of a stage whose next pieces are fetched while others are used, as many as there
+    is room for. `shared`: bytes of one turn's pieces, `most`: number of turns."""
     depth = min(DEEPEST, target.local_memory // shared, most)
     if "async_copy" not in target.native or depth < 2:
         return ()
@@ -74,14 +75,14 @@ def pipeline(target: Target, shared: int, most: int) -> Options:
 
 
 def is_copy(value: UOp, along: UOp) -> bool:
-    """Whether a piece is what memory holds, bit for bit, and has neighbours along its rows."""
+    """Whether a piece is an exact copy of memory whose rows have neighbours along `along`."""
     value = below_bits(value)
     return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
 
 
 def fill(plan: Plan, name: str, lanes: int) -> None:
-    """A stage is filled by all lanes of a group together: neighbours along what memory has side by
-    side, in vectors where it can be."""
+    """All lanes of a group fill a stage together: adjacent lanes read adjacent memory, in vectors
+    if possible."""
     own = names(own_ranges(plan.stages[name]))
     loads = reads_of(plan.below(plan.nest(name).values))
     fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
@@ -103,8 +104,8 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
 def piece(
     plan: Plan, value: UOp, layout: Sequence[str], base: str, lanes: int, options: Options = ()
 ) -> None:
-    """A whole stage that so many lanes fill together; its rows begin 16 bytes beyond whole ones,
-    unless they are swizzled."""
+    """A complete stage that this many lanes fill together. Its rows are padded by 16 bytes, unless
+    they are swizzled."""
     name = plan.stage(value, layout, base, "LOCAL", options)
     plan.do("complete", name)
     if len(layout) > 1 and "swizzle" not in dict(options):
@@ -113,8 +114,8 @@ def piece(
 
 
 def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
-    """Loops, the fastest first, are dealt out to lanes for as long as there are lanes to tell
-    apart. The loops that count lanes, slowest first, and how many lanes are left for each."""
+    """Distributes loops, the fastest first, over lanes until no lanes are left. Returns the loops
+    that count lanes, slowest first, and how many lanes share each position."""
     given: list[str] = []
     for loop in loops:
         size = size_of(plan.loops[loop])
@@ -131,23 +132,24 @@ def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
 
 
 def power_below(number: int) -> int:
-    """The largest power of two that is not larger."""
+    """The largest power of two that is at most `number`."""
     return int(2 ** (number.bit_length() - 1))
 
 
 def power_above(number: int) -> int:
-    """The smallest power of two that is not smaller."""
+    """The smallest power of two that is at least `number`."""
     return int(2 ** (number - 1).bit_length())
 
 
 def reach(loads: Iterable[UOp], loop: UOp) -> int:
-    """How far apart neighbours along the loop are read; those that are not know no distance."""
+    """The distance between reads of neighbours along the loop, summed over the reads. An unknown
+    step counts as a very large one."""
     steps = [step(x, loop) for x in loads if loop in x.ranges]
     return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
 
 
 def _is_row(load: UOp, loop: UOp) -> bool:
-    """Whether a vector along the loop reads neighbours, or one element."""
+    """Whether a vector along the loop reads adjacent elements, or a single one."""
     return step(load, loop) in (0, 1)
 
 
@@ -156,7 +158,7 @@ def _is_row(load: UOp, loop: UOp) -> bool:
 
 @dataclass(frozen=True)
 class Sides:
-    """The output's loops by name: of rows, of columns, and all others."""
+    """The output's loops by name: that of the rows, that of the columns, and all others."""
 
     m: str
     n: str
@@ -165,8 +167,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the result, of the longest sum, how often that is to be done, and of how many products
-    each element has the sum."""
+    """The sizes of a product: rows and columns of the result, terms of its longest sum, how often
+    the product is repeated, and how many products contribute sums to each element."""
 
     rows: int
     columns: int
@@ -175,15 +177,15 @@ class Sizes:
     products: int = 1
 
     def groups(self, block: tuple[int, int]) -> int:
-        """Blocks of that size, which may reach beyond the edges."""
+        """The number of blocks of this size; the last ones may reach beyond the edges."""
         return int(self.batch * ceildiv(self.rows, block[0]) * ceildiv(self.columns, block[1]))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a group's block: how many parts it has along rows and columns, each of them one warp's (or
-    set of warps', or lane's), and how many of the unit's matrices (or elements) each part; the
-    terms of the sum that a turn takes, and the bytes of its pieces."""
+    """The shape of a group's block. `grid`: the parts along rows and columns, each of them one
+    warp's (or set of warps', or lane's). `part`: how many of the unit's matrices (or elements) a
+    part has. `depth`: the terms of the sum in one turn. `shared`: the bytes of a turn's pieces."""
 
     grid: tuple[int, int]
     part: tuple[int, int]
@@ -193,7 +195,7 @@ class Shape:
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Rows and columns of the unit's result."""
+        """Rows and columns of the unit's result; 1 by 1 without a unit."""
         return (1, 1) if self.unit is None else (self.unit.rows, self.unit.columns)
 
     @property
@@ -208,9 +210,9 @@ class Shape:
 
 class Blocks(ABC):
     """The steps of the recipes. `sides`: the loops of rows and columns, which count blocks;
-    `inner`: those of a block; `marks`: loops of which a factor has the one of its side, and not the
-    other; `outer`: all other loops of the output. `lanes` of a group fill the pieces, whose rows
-    lie as `options` say, or 16 bytes beyond whole ones."""
+    `inner`: the loops inside a block; `marks`: loops that tell the factors apart, since each factor
+    depends only on that of its own side; `outer`: all other loops of the output. `lanes` of a group
+    fill the pieces, whose rows are laid out as `options` say, or padded by 16 bytes."""
 
     options: Options = ()
 
@@ -224,8 +226,8 @@ class Blocks(ABC):
         self.inner = self.marks = rows, columns
 
     def bring(self, k: str, unit: MatrixUnit | None = None) -> str:
-        """Operands of the sum over `k` come in pieces; the products are the unit's. Returns the
-        loop over the terms of a turn."""
+        """The operands of the sum over `k` are staged piece by piece, and the products are given to
+        the unit. Returns the loop over the terms of a turn."""
         plan, step = self.plan, self.shape.depth
         plan.do("extend", k, step)
         if unit is not None:
@@ -243,7 +245,7 @@ class Blocks(ABC):
         return ki
 
     def side(self, k: str, axis: int) -> UOp:
-        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
+        """A factor of the sum over `k` in its current form: the rows (0) or the columns (1)."""
         factors, mark = sum_over(self.plan, k).src[0].src, self.plan.loops[self.marks[axis]]
         return next(x for x in factors if mark in x.ranges)
 
@@ -252,20 +254,20 @@ class Blocks(ABC):
         """A piece's loops, slowest first."""
 
     def is_turned(self, k: str, ki: str, axis: int) -> bool:
-        """Whether memory has neighbours along a piece's own axis, and not along the sum, and a unit
-        can turn what it reads."""
+        """Whether memory has neighbours along a piece's own axis rather than along the sum, and a
+        unit can transpose as it reads."""
         value, own = self.side(k, axis), self.plan.loops[self.marks[axis]]
         loads = reads_of(self.plan.below((value,)))
         is_across = reach(loads, own) < reach(loads, self.plan.loops[ki])
         return value.dtype.itemsize == TURNED and is_across
 
     def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
-        """An operand's piece in shared memory."""
+        """Stages an operand's piece in shared memory."""
         plan, value = self.plan, self.side(k, axis)
-        layout = those_in(value, layout)  # one block may be all
+        layout = those_in(value, layout)  # a single block has no loop
         piece(plan, value, layout, "p" + "ab"[axis], self.lanes, options)
 
     def order(self, *loops: Iterable[str]) -> None:
-        """The output's loops within the outer ones, which count groups, too."""
+        """Orders the output's loops within the outer ones, which count groups, too."""
         self.plan.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
         self.plan.give("PARALLEL", self.outer)

@@ -27,17 +27,17 @@ from tinygrad.loops.products import Product, reduction_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-LANES = 256  # of a group: enough for the group's own latencies, few enough for many groups
+LANES = 256  # of a group: enough to hide its own latencies, few enough for many groups
 LONGEST_TILE = 8  # elements along a side of a lane's tile
 DEEPEST_STEP = 16  # of the sum: what a piece holds
 FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
-SHARED = 2  # groups that a processor should have room for
+SHARED = 2  # groups that should fit on a processor at once
 LEAST = 16  # along a side of a product that is worth a block
 
 
 def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
-    """Blocks, pieces and tiles for the products of the stores' nest; False if there is no room or
-    not enough of them, and the plan is as before."""
+    """Blocks, pieces and tiles for the products of the stores' nest. False if there is no room or
+    the products are too small; the plan is then unchanged."""
     before, loops = plan.mark(), _sides(nest, products)
     if loops is None:
         return False
@@ -49,7 +49,7 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
 
 
 def _multiplied(plan: Plan, sides: Sides, sums: list[str]) -> bool:
-    """Whether a unit, or lanes, take these sums of products."""
+    """Whether a unit, or else lanes, can compute these sums of products."""
     sizes = Sizes(
         size_of(plan.loops[sides.m]),
         size_of(plan.loops[sides.n]),
@@ -70,7 +70,8 @@ def _multiplied(plan: Plan, sides: Sides, sums: list[str]) -> bool:
 
 
 def _sides(nest: Nest, products: list[Product]) -> tuple[list[str], list[str]] | None:
-    """The output's loops of the rows alone and of the columns alone, the same for all products."""
+    """The output's loops that only the rows, and only the columns, depend on: the same for all
+    products."""
     found = set()
     for one in products:
         only_rows = [r for r in nest.loops if r in one.rows.ranges - one.columns.ranges]
@@ -86,14 +87,15 @@ def _sides(nest: Nest, products: list[Product]) -> tuple[list[str], list[str]] |
 
 
 def _is_free(loop: UOp) -> bool:
-    """A LOOP that variables limit, if anything does."""
+    """Whether the loop is a LOOP without limits, other than those that variables set."""
     return role_of(loop) == "LOOP" and not any(limit.ranges for limit in loop.src[1:])
 
 
 def _joined(
     plan: Plan, sides: tuple[list[str], list[str]], products: list[Product]
 ) -> tuple[Sides, list[str]] | None:
-    """One loop for the rows, one for the columns, and the loops around; one for each sum."""
+    """Merges loops: one for the rows, one for the columns, one for each sum; and returns the loops
+    around them."""
     rows, columns = sides
     outer = [x for x in plan.names_in("store") if x not in (*rows, *columns)]
     plan.do("order", "store", (*outer, *rows, *columns))
@@ -114,13 +116,13 @@ def _joined(
 
 
 def _sums_in_indices(reduction: UOp) -> bool:
-    """Whether what is summed is read from where another sum says."""
+    """Whether an operand of the sum is read at an index that another sum computes."""
     reads = reads_of(reduction.src[0].toposort())
     return any(x.op is Ops.REDUCE for read in reads for s in read.src[1:] for x in s.toposort())
 
 
 def _as_one(plan: Plan, loops: list[str]) -> str:
-    """Loops side by side become one; its name."""
+    """Merges adjacent loops into one. Returns its name."""
     whole = loops[0]
     for following in loops[1:]:
         whole = plan.merge(whole, following, "g")
@@ -131,8 +133,8 @@ def _as_one(plan: Plan, loops: list[str]) -> str:
 
 
 def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
-    """The largest tiles that the registers hold, if that leaves blocks enough for a busy device;
-    `words`: registers that an element of the result takes."""
+    """The largest tiles that fit in registers, provided that enough blocks remain to keep the
+    device busy. `words`: registers that an element of the result takes."""
     if min(sizes.rows, sizes.columns) < LEAST or target.local_memory == 0:
         return None
     lanes = power_below(max(1, min(LANES, target.group_limit)))
@@ -149,7 +151,7 @@ def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
     while max(tile) > 1 and (tile[0] * tile[1] + sum(tile) > room or not is_busy()):
         if tile[0] * tile[1] + sum(tile) <= room and max(tile) <= 2:
             break
-        tile[tile[0] < tile[1]] //= 2  # rows first: columns lie side by side in memory
+        tile[tile[0] < tile[1]] //= 2  # rows first: columns are adjacent in memory
     for axis, size in enumerate((sizes.rows, sizes.columns)):
         reach = (side, across)[axis]
         while tile[axis] > 1 and reach * tile[axis] >= 2 * size:
@@ -179,7 +181,7 @@ class _Lanes(Blocks):
         self._tile()
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
-        """[step][element]; what an operand sums on its own is summed before the product."""
+        """[step][element]. Sums inside an operand are computed before the product."""
         plan, inner = self.plan, self.inner[axis]
         own, along = plan.loops[inner], {plan.loops[k], plan.loops[ki]}
         for part in _sums_within(plan, self.side(k, axis), own, along):
@@ -187,7 +189,7 @@ class _Lanes(Blocks):
         return ki, inner
 
     def _tile(self) -> None:
-        """A block's elements go to the lanes, several neighbours to each."""
+        """Distributes a block's elements over the lanes, several neighbours to each."""
         plan, lanes, copies = self.plan, [], []
         vector = plan.target.lanes(self.itemsize)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.part, strict=True)):
@@ -205,8 +207,8 @@ class _Lanes(Blocks):
 
 
 def _sums_within(plan: Plan, value: UOp, own: UOp, along: set[UOp]) -> list[UOp]:
-    """The largest parts of an operand that contain a REDUCE and change along its `own` loop, but
-    not along those of the product's sum."""
+    """The largest parts of an operand that contain a REDUCE and depend on its `own` loop, but not
+    on the loops of the product's sum."""
     below, with_sums = plan.below((value,)), set[UOp]()
     for node in below:
         if node.op is Ops.REDUCE or any(s in with_sums for s in node.src):

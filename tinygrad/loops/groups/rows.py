@@ -17,14 +17,14 @@ from tinygrad.uop.op import Ops
 
 LEAST_LANES = 32  # of a reduction along a row
 MOST_ROWS = 8  # of a block: each lane has a sum for each
-FEWEST_ROWS = 4  # of a block: with fewer, what a lane reads is used too seldom
+FEWEST_ROWS = 4  # of a block: with fewer, each value that a lane reads is used too seldom
 KEPT = 8  # bytes of an element of a row: a score, and what follows it
 
 
 def longest_row(target: Target) -> int:
-    """Elements of a row, so that a block of rows has room; without groups so that a row has, since
-    scores of long ones take more time in memory. 0 where warps have matrix units: what these save
-    is more than scores cost on their way to memory and back."""
+    """The longest row such that a block of rows fits in shared memory; without groups, such that a
+    single row does, since scores of long rows take more time in memory. 0 if warps have matrix
+    units: these save more than it costs to write scores to memory and read them back."""
     if not target.has_groups:
         return room(target) // KEPT
     half = dtypes.float16
@@ -34,8 +34,8 @@ def longest_row(target: Target) -> int:
 
 
 def group_rows(plan: Plan, lanes: int) -> bool:
-    """Whether values are kept in rows: then the kernel's loops are dealt out to groups of so many
-    lanes."""
+    """Stages values in rows if possible, and then distributes the kernel's loops over groups of
+    this many lanes. Whether it did."""
     if not _keep_rows(plan):
         return False
     top = plan.nest("store").loops
@@ -55,7 +55,7 @@ def group_rows(plan: Plan, lanes: int) -> bool:
 
 
 def _keep_rows(plan: Plan) -> bool:
-    """Whether blocks of rows are kept, of as many rows as there is room for."""
+    """Stages values in blocks of as many rows as there is room for. Whether it could."""
     before, most = plan.mark(), MOST_ROWS
     while most:
         share_values(plan, most)
@@ -68,7 +68,7 @@ def _keep_rows(plan: Plan) -> bool:
 
 
 def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[UOp, str] | None:
-    """A reduction of which there is one for each row, beside the stages."""
+    """A reduction outside the stages that has one result for each row."""
     loop = plan.loops[row]
     for node in plan.below(plan.nest("store").values):
         if node.op is Ops.REDUCE and loop in node.ranges:
@@ -79,9 +79,9 @@ def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[UOp, str] | None
 
 
 def _share(plan: Plan, stage: UOp, lanes: int) -> None:
-    """A stage of what is reduced once for each row: all lanes reduce each of them together."""
+    """If a stage holds one reduction for each row, all lanes compute each of these together."""
     value = stage.src[0]
-    if value.op is Ops.WHERE:  # what completes it
+    if value.op is Ops.WHERE:  # `complete` has masked it
         value = value.src[1]
     if value.op is not Ops.REDUCE or not all(_is_row(plan, loop) for loop in own_ranges(stage)):
         return
@@ -92,13 +92,13 @@ def _share(plan: Plan, stage: UOp, lanes: int) -> None:
 
 
 def _is_row(plan: Plan, loop: UOp) -> bool:
-    """Whether this counts the rows of a block, in the kernel or in a stage."""
+    """Whether the loop runs over the rows of a block, in the kernel or in a stage."""
     return name_of(loop).rpartition(".")[2] in plan.block_rows
 
 
 def _deal(plan: Plan, nest: str, lanes: int) -> None:
-    """A lane has columns of the nest, a block of lanes apart, of all rows or, if there are fewer
-    columns than lanes, of some."""
+    """Each lane takes columns of the nest that lie a block of lanes apart, in all rows; or in some
+    of the rows, if there are fewer columns than lanes."""
     own = [r for r in plan.nest(nest).loops if role_of(r) == "LOOP"]
     rows = [name_of(r) for r in own if _is_row(plan, r)]
     columns = [name for name in names(own) if name not in rows]

@@ -23,19 +23,19 @@ from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do
-LEAST_BLOCK = 32  # lanes of one, however little there is to do
+BLOCK = 256  # lanes of a group for plain loops; fewer if there is little to do
+LEAST_BLOCK = 32  # lanes of the smallest group
 TILE_LANES = 16  # lanes along each side of a product's block
 TILE_COPIES = 4  # rows and columns that a lane computes
-FEW_OUTPUTS = 4096  # with fewer, a group shares the reduction of one
+FEW_OUTPUTS = 4096  # with fewer outputs, a group shares the reduction of one
 BUSY = 1 << 16  # lanes that keep a device busy
-TURNED_LANES = 32  # side of a square of what is read across
-TURNED_ROWS = 8  # of them, that a group has at once
-SECTOR = 8  # lanes that read neighbours, at least: what memory gives at once is 32 bytes
+TURNED_LANES = 32  # side of a square that is transposed
+TURNED_ROWS = 8  # of its rows, that a group has at once
+SECTOR = 8  # lanes that read neighbours, at least: a memory transaction has 32 bytes
 
 
 def schedule_groups(plan: Plan) -> None:
-    """Roles for a device with groups."""
+    """Assigns roles for a device with groups."""
     nest = plan.nest("store")
     if any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
@@ -60,13 +60,12 @@ def schedule_groups(plan: Plan) -> None:
 
 
 def _block(plan: Plan) -> int:
-    """Lanes of a group: a power of two within what the device takes."""
+    """The lanes of a group: a power of two that the device allows."""
     return power_below(max(1, min(BLOCK, plan.target.group_limit)))
 
 
 def _serial(plan: Plan, nest: Nest) -> None:
-    """Loops in order are each lane's; what it does for one turn of the others needs nothing of
-    what it does for another."""
+    """Each lane runs the loops in order by itself; turns of the other loops must be independent."""
     free = tuple(loop for loop in nest.loops if role_of(loop) == "LOOP")
     in_order = (loop for loop in nest.loops if loop not in free)
     plan.do("order", "store", (*names(free), *names(in_order)))
@@ -75,9 +74,9 @@ def _serial(plan: Plan, nest: Nest) -> None:
 
 
 def _shared_reductions(plan: Plan, nest: Nest, few: int, are_products: bool = False) -> list[UOp]:
-    """The reductions that are long, if there are so few outputs that lanes would be left over; or,
-    as far as they are no products, if several outputs need each of them, or if what they take in
-    lies side by side."""
+    """Long reductions that lanes should share. All of them, if there are so few outputs that lanes
+    would be idle. Else those that are not products, if several outputs need each of them, or if
+    what they take in is adjacent in memory."""
     block = _block(plan)
     reductions = plan.sums
     rows = _row_loops(nest, reductions)
@@ -97,20 +96,20 @@ def _shared_reductions(plan: Plan, nest: Nest, few: int, are_products: bool = Fa
 
 
 def _run_along(plan: Plan, rows: tuple[UOp, ...], shared: list[UOp]) -> bool:
-    """Whether memory has neighbours along what is reduced, rather than along a loop around it."""
+    """Whether memory is contiguous along the reduction, rather than along a loop around it."""
     reads = reads_of(plan.below(shared))
     inside = max(reach(reads, own_ranges(n)[-1]) for n in shared)
     return all(inside < reach(reads, r) for r in rows)
 
 
 def _row_loops(nest: Nest, reductions: list[UOp]) -> tuple[UOp, ...]:
-    """The loops of the output that some reduction depends on."""
+    """The loops of the output that any of the reductions depends on."""
     return tuple(r for r in nest.loops if any(r in n.ranges for n in reductions))
 
 
 def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
-    """A group for each row: its lanes take turns along the reduction, and along the output. Where
-    there is nothing but reductions, short ones are several to a group."""
+    """One group for each row: its lanes stride along the reduction, and along the output. If there
+    are only reductions and these are short, a group takes several rows."""
     rows = _row_loops(nest, shared)
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
     lanes = min(_block(plan), power_below(shortest // 2))
@@ -127,7 +126,7 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
 
 
 def _share(plan: Plan, shared: list[UOp], lanes: int) -> None:
-    """So many lanes take turns along each of these reductions."""
+    """This many lanes share each of these reductions."""
     for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
         owners = owners_of(plan.kernel, plan.loops[name])
         if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
@@ -136,8 +135,8 @@ def _share(plan: Plan, shared: list[UOp], lanes: int) -> None:
 
 
 def _columns(plan: Plan, nest: Nest) -> bool:
-    """Reductions whose neighbours lie further apart than those of the results, as sums down the
-    columns of a matrix: a group has some columns side by side, and lanes that share each."""
+    """Reductions whose terms lie further apart in memory than their results, such as sums down the
+    columns of a matrix: a group takes some adjacent columns, and several lanes share each."""
     shared = _shared_reductions(plan, nest, BUSY // 2)
     rows = _row_loops(nest, shared)
     if not rows:
@@ -173,8 +172,8 @@ def _columns(plan: Plan, nest: Nest) -> bool:
 
 
 def _keep_columns(plan: Plan, column: str, count: int) -> None:
-    """What is reduced of each of a group's columns is kept for all lanes: those of a column are far
-    apart, so that neighbours are of different ones."""
+    """Stages the reductions of each of a group's columns for all lanes. The lanes of a column are
+    far apart, so that adjacent lanes have adjacent columns."""
     for _ in range(count):
         sums = (x for x in plan.below(plan.nest("store").values) if x.op is Ops.REDUCE)
         name = plan.stage(next(sums), (column,), "sum")
@@ -183,13 +182,13 @@ def _keep_columns(plan: Plan, column: str, count: int) -> None:
 
 
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
-    """Each lane computes a small tile of a product; a group's lanes make a square block."""
+    """Each lane computes a small tile of a product; the lanes of a group form a square block."""
     side = min(TILE_LANES, power_below(isqrt(_block(plan))))
     outer = [name_of(r) for r in plan.nest("store").loops if r not in (rows, columns)]
     inside: list[list[str]] = [[], [], []]
     for loop in (rows, columns):
         name = name_of(loop)
-        # copies lie a block of lanes apart, so that neighbouring lanes read neighbours
+        # copies lie a block of lanes apart, so that adjacent lanes read adjacent memory
         copy = plan.split(name, side * TILE_COPIES, name + "u", "PARALLEL", "LOOP")
         lane = plan.split(copy, side, name + "l", "UNROLL", "LANE")
         for level, each in zip(inside, (name, copy, lane), strict=True):
@@ -199,7 +198,7 @@ def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
 
 
 def _flat(plan: Plan, nest: Nest) -> None:
-    """Lanes along the last loop; a short one is joined by the loop around it."""
+    """Lanes along the last loop; if that is short, the loop around it is included."""
     last, total = nest.loops[-1], turns(nest.loops)
     size, block = size_of(last), min(_block(plan), max(LEAST_BLOCK, power_below(total // 8)))
     name = name_of(last)
@@ -221,8 +220,8 @@ def _flat(plan: Plan, nest: Nest) -> None:
 
 
 def _turned(plan: Plan, nest: Nest) -> bool:
-    """What is read across, as for a transposition, is brought to shared memory in squares, whose
-    lanes lie along memory as they are filled, and along the result as they are read."""
+    """For reads across memory, as in a transposition: squares are copied to shared memory, by lanes
+    along memory, and read from there by lanes along the result."""
     if plan.sums or turns(nest.loops) < BUSY or _block(plan) < TURNED_LANES * TURNED_ROWS:
         return False
     last = nest.loops[-1]
@@ -252,8 +251,8 @@ def _turned(plan: Plan, nest: Nest) -> bool:
 
 
 def _neighbours(plan: Plan, nest: Nest) -> int:
-    """Elements side by side that a lane loads and stores as one vector: as many of the widest dtype
-    as fill a register, if every access steps by 0 or 1 along the last loop; else 1."""
+    """How many adjacent elements a lane loads and stores as one vector: as many of the widest dtype
+    as fill a register, if every access has step 0 or 1 along the last loop; else 1."""
     last = nest.loops[-1]
     accesses = [n for n in reads_of(plan.nodes) if last in n.ranges]
     if not all(step(n, last) in (0, 1) for n in accesses):

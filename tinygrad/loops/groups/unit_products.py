@@ -26,12 +26,12 @@ from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.tensorise import operand, units_of
 
-FILLED = 0.75  # of a lane's registers, for sums, and operands that it holds
+FILLED = 0.75  # of a lane's registers, for sums and operands that it holds
 
 
 def unit_product(plan: Plan, sides: Sides, sizes: Sizes, sums: Sequence[str]) -> bool:
-    """Gives the products of these sums to such a unit, if the target has one for all of them:
-    rather to one that reads what lanes share."""
+    """Gives the products of these sums to a unit, if the target has one that takes them all; a unit
+    that reads shared memory comes first."""
     for kind, shape_of in ((_Staged, staged_shape), (_Warps, warp_shape)):
         units = [_unit_of(plan, sides.m, k, kind is _Staged) for k in sums]
         unit = units[0] if len(set(units)) == 1 else None
@@ -43,7 +43,7 @@ def unit_product(plan: Plan, sides: Sides, sizes: Sizes, sums: Sequence[str]) ->
 
 
 def _unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
-    """The first unit for the sum over `k` of products of two CASTs, or of two values as they are;
+    """The first unit for the sum over `k` of products of two CASTs, or of two values as they are.
     m: the loop of rows."""
     a, b = sorted(sum_over(plan, k).src[0].src, key=lambda x: plan.loops[m] not in x.ranges)
     units = units_of(plan.target, a, b, a.dtype)
@@ -52,7 +52,8 @@ def _unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
 
 
 class UnitBlocks(Blocks):
-    """The steps of the recipes, but for what a kind of unit makes of its loops."""
+    """The steps that all units' recipes share; subclasses add how a kind of unit splits its
+    loops."""
 
     def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
         super().__init__(plan, sides, shape)
@@ -71,24 +72,26 @@ class UnitBlocks(Blocks):
 
     @abstractmethod
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        """A turn's terms as the unit's own loops along the sum, the first named like `kd`."""
+        """Splits a turn's terms into the unit's own loops along the sum; the first is named like
+        `kd`."""
 
     @abstractmethod
     def output(self) -> tuple[list[str], list[str]]:
-        """The output's loops as the unit's own along rows and columns."""
+        """Splits the output's loops into the unit's own along rows and columns."""
 
 
 # ---- operands in lanes ---------------------------------------------------------------------------
 
 LARGEST_PART = (64, 64)  # of a warp: more registers than this leave no room for operands
 LARGEST_GRID = (2, 4)  # warps along rows and columns
-STEP = 64  # bytes of a row of a piece: half of what memory brings at once, and few barriers
-SHARED = 2  # groups that a processor should have room for
+STEP = 64  # bytes of a row of a piece: half of what one memory transaction has, and few barriers
+SHARED = 2  # groups that should fit on a processor at once
 
 
 def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:
-    """The largest parts that registers and shared memory hold, if that leaves blocks enough for a
-    busy device; None if not even one warp has room, or half of a matrix would be empty."""
+    """The largest parts that fit in registers and shared memory, provided that enough blocks remain
+    to keep the device busy. None if not even one warp fits, or if half of a matrix would be
+    empty."""
     axes = (sizes.rows, unit.rows), (sizes.columns, unit.columns), (sizes.depth, unit.depth)
     if any(2 * size < unit_size for size, unit_size in axes):
         return None
@@ -128,8 +131,8 @@ def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:
 
 
 class _Warps(UnitBlocks):
-    """A block is a grid of warps, and a warp's part of it a grid of the unit's matrices, whose sums
-    stay in the lanes' registers."""
+    """A block is a grid of warps. A warp's part is a grid of the unit's matrices, whose sums stay
+    in the lanes' registers."""
 
     def depth_parts(self, ki: str, kd: str) -> list[str]:
         kd = self.plan.split(ki, self.unit.depth, kd)
@@ -138,14 +141,14 @@ class _Warps(UnitBlocks):
         return parts_of(self.plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR"))
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
-        """[element][step]: what the unit wants from a row is side by side; or, where memory is the
-        other way and the target can turn it, [step][element]."""
+        """[element][step], so that what the unit reads from a row is adjacent. If memory is
+        transposed and the target can transpose as it reads, [step][element]."""
         inner = self.inner[axis]
         turns = "matrix_load" in self.plan.target.native and self.is_turned(k, ki, axis)
         return (ki, inner) if turns else (inner, ki)
 
     def output(self) -> tuple[list[str], list[str]]:
-        """The output's loops: blocks, warps, the unit's matrices, and their parts."""
+        """Splits the output's loops into blocks, warps, the unit's matrices, and parts of these."""
         plan, sizes = self.plan, self.shape.matrix
         warps, copies, parts = [], [], []
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
@@ -164,16 +167,16 @@ class _Warps(UnitBlocks):
 # ---- operands in the memory that lanes share -----------------------------------------------------
 
 ROW = 128  # bytes of a row of a piece
-BLOCK = 64  # elements of an operand whose rows lie one after the other
-MOST_LANES = 256  # of a group: two sets leave each lane registers for a whole matrix
-WASTE = 1.25  # of the least that blocks may reach beyond the edges
-LEAST_PIECES = 2  # that there must be room for
+BLOCK = 64  # elements of an operand whose rows are contiguous
+MOST_LANES = 256  # of a group: with two sets each lane still has registers for a whole matrix
+WASTE = 1.25  # blocks may cover this many times the least area, at most
+LEAST_PIECES = 2  # that must fit, at least
 NEIGHBOURS = 8  # blocks of rows whose groups follow each other: they read the same columns
 
 
 def staged_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:
-    """The largest block that registers and shared memory hold, that leaves groups enough for a
-    busy device and reaches little beyond the edges; None if there is none."""
+    """The largest block that fits in registers and shared memory, leaves enough groups to keep the
+    device busy, and reaches little beyond the edges. None if there is none."""
     if 2 * min(sizes.rows, sizes.columns) < BLOCK or sizes.depth * unit.a.itemsize < ROW:
         return None
     found: list[tuple[int, Shape]] = []
@@ -197,8 +200,8 @@ def staged_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None
 
 class _Staged(UnitBlocks):
     """A block is a row of the unit's matrices, one for each set of lanes. While the unit multiplies
-    one turn's pieces the next ones are fetched. `inner` counts blocks of an operand, `marks`
-    elements of one."""
+    one turn's pieces, the next ones are fetched. `inner` counts blocks of an operand, `marks`
+    elements of a block."""
 
     options = (("swizzle", ROW),)
 
@@ -214,14 +217,14 @@ class _Staged(UnitBlocks):
         return [self.plan.split(ki, self.unit.depth, kd, "UNROLL", "TILE")]
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
-        """Blocks, and in each rows of what the sum steps along; or, where memory is the other way
-        and the unit can turn it, of the block's elements."""
+        """Blocks, and in each of them rows along the sum; or, if memory is transposed and the unit
+        can transpose as it reads, rows of the block's elements."""
         block, mark = self.inner[axis], self.marks[axis]
         return (block, ki, mark) if self.is_turned(k, ki, axis) else (block, mark, ki)
 
     def output(self) -> tuple[list[str], list[str]]:
-        """The output's loops: groups, sets of lanes, and the parts of the unit's matrices. Groups
-        that follow each other have the same columns, so that they find them in the cache."""
+        """Splits the output's loops into groups, sets of lanes, and the parts of the unit's
+        matrices. Consecutive groups have the same columns, so that they find them in the cache."""
         plan, held = self.plan, self.held
         (m, n), (sets, blocks) = self.sides, self.inner
         roles = ("LANE", "UNROLL", "VECTOR")

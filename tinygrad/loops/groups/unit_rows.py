@@ -60,32 +60,32 @@ class Form:
 
 @dataclass(frozen=True)
 class Use:
-    """A unit whose results become its operand number `side`: the sizes and parts of the axis of
-    rows, and of the other axis of results, which then is an end of the depth."""
+    """A unit whose results become its operand number `side`. The rows of the result have the size
+    and parts of `rows`; the other axis of the result becomes part of the depth."""
 
     unit: MatrixUnit
     side: int
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of rows, and of what is beside them."""
+        """The sizes of rows and of the other axis."""
         sizes = self.unit.rows, self.unit.columns
         return sizes[self.side], sizes[1 - self.side]
 
     @property
     def parts(self) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-        """The same, as parts."""
+        """The parts of rows and of the other axis."""
         assert self.unit.held is not None
         parts = self.unit.held.rows, self.unit.held.columns
         return parts[self.side], parts[1 - self.side]
 
     def in_order(self, rows: T, others: T) -> tuple[T, T]:
-        """What belongs to the unit's own rows and columns."""
+        """The two values in the order of the unit's rows and columns."""
         return (others, rows) if self.side else (rows, others)
 
 
 def use_of(unit: MatrixUnit) -> Use | None:
-    """How a unit's results can be its operand, if they lie in lanes as one."""
+    """How a unit's results can become its operand, if lanes hold both in the same layout."""
     held = unit.held
     if held is None or unit.is_staged:
         return None
@@ -102,12 +102,12 @@ def _shape(parts: tuple[Part, ...]) -> list[tuple[int, int]]:
 
 
 def row_units(target: Target) -> list[MatrixUnit]:
-    """The units of a target that can do this."""
+    """The units of a target whose results can become an operand."""
     return [u for u in UNITS.values() if use_of(u) and u in matrix_units(target, u.a, u.b, u.out)]
 
 
 def unit_rows(plan: Plan) -> bool:
-    """Whether such a unit computes the kernel."""
+    """Computes the kernel with such a unit, if possible. Whether it did."""
     before = plan.mark()
     _merge_heads(plan)
     found = _form_of(plan)
@@ -121,8 +121,8 @@ def unit_rows(plan: Plan) -> bool:
 
 
 def _merge_heads(plan: Plan) -> None:
-    """A sum over the rows of several heads, as of the gradients of keys that these share, goes
-    through one loop."""
+    """Merges the loops of a sum over the rows of several heads, as in the gradient of keys that
+    heads share."""
     for node in plan.sums:
         own = own_ranges(node)
         if len(own) != 2 or not sums_of(node.src[0].toposort()):
@@ -134,8 +134,8 @@ def _merge_heads(plan: Plan) -> None:
 
 
 class _Rows:
-    """The steps of the recipe. `rows`, `columns`: the output's loops; `keys`: those of what is
-    reduced along a row, `last` the one whose sum is the output's product."""
+    """The steps of the recipe. `rows`, `columns`: the output's loops; `keys`: the loops of the
+    reductions along a row, of which `last` is that of the output's product."""
 
     def __init__(self, plan: Plan, use: Use, form: Form, scores: list[UOp]) -> None:
         unit = use.unit
@@ -172,7 +172,7 @@ class _Rows:
 
     @property
     def fits(self) -> bool:
-        """Whether registers and shared memory hold what a warp, and a group, needs at once."""
+        """Whether registers and shared memory hold what a warp and a group need at once."""
         target, unit = self.plan.target, self.unit
         operand = self.depth * unit.a.itemsize // WORD
         words = self.rows * (self.width + self.scores * (self.block + operand)) / unit.lanes
@@ -184,7 +184,7 @@ class _Rows:
         )
 
     def _shared(self) -> int:
-        """Bytes of all pieces."""
+        """The bytes of all pieces."""
         scores = self.passes * self.scores
         columns = scores * self.depth + self.width
         return self.block * (columns * self.unit.a.itemsize + (scores + 1) * VECTOR)
@@ -216,7 +216,7 @@ class _Rows:
             self._distribute(k, inside, sums[k], rows, columns)
 
     def _block(self, k: str, column: str) -> str:
-        """A block of keys a turn; the loop inside of it."""
+        """Splits off a block of keys for each turn. Returns the loop inside the block."""
         plan = self.plan
         plan.do("extend", k, self.block)
         if k == self.form.last:
@@ -224,8 +224,8 @@ class _Rows:
         return plan.split(k, self.block, k + "i")
 
     def _bring(self, k: str, inside: str, column: str) -> list[str]:
-        """The operands of a block of keys are brought to the group. Returns the loops of the sums
-        that its scores are."""
+        """Stages the operands of a block of keys for the group. Returns the loops of the sums that
+        compute its scores."""
         plan, found = self.plan, list[str]()
         while (shared := self._scores(inside, found)) is not None:
             found.append(plan.unused(name_of(own_ranges(shared)[0]) + "s"))
@@ -239,26 +239,26 @@ class _Rows:
         return found
 
     def _tensorise(self, k: str, other: str) -> None:
-        """The products of a sum are the unit's: its operand number `side` is the factor of the
-        rows, the one without the loop `other`."""
+        """Gives the products of a sum to the unit. Its operand number `side` is the factor of the
+        rows: the one without the loop `other`."""
         factors = sum_over(self.plan, k).src[0].src
         mine = next(i for i, x in enumerate(factors) if self.plan.loops[other] not in x.ranges)
         self.plan.do("tensorise", k, mine ^ self.use.side, self.unit.name)
 
     def _scores(self, inside: str, done: list[str]) -> UOp | None:
-        """A sum of scores of these keys that is not the unit's yet."""
+        """A sum that computes scores of these keys and is not the unit's yet."""
         loop = self.plan.loops[inside]
         sums = (x for x in self.plan.sums if loop in x.ranges)
         return next((x for x in sums if name_of(own_ranges(x)[0]) not in done), None)
 
     def _product(self, k: str) -> UOp | None:
-        """The unit's products that are summed over `k`."""
+        """The unit's product that is summed over `k`."""
         loop = self.plan.loops[k]
         terms = (term_of(x) for x in self.plan.sums if loop in own_ranges(x))
         return next((x for x in terms if x.op is Ops.WMMA), None)
 
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
-        """The operand beside the rows': in rows that begin 16 bytes beyond whole ones."""
+        """Stages the other operand than the rows', with rows padded by 16 bytes."""
         plan, product = self.plan, self._product(k)
         assert product is not None
         value = product.src[1 - self.use.side]
@@ -271,8 +271,9 @@ class _Rows:
     def _distribute(
         self, k: str, inside: str, sums: list[str], rows: list[str], columns: list[str]
     ) -> None:
-        """Products go to the lanes. Scores lie in them as the next product wants its operand, and
-        lanes that have other keys of a row combine what they reduced."""
+        """Distributes products over the lanes. The lanes hold the scores in the layout that the
+        next product expects of its operand. Lanes that have other keys of the same row combine
+        their reductions."""
         plan, unit, use = self.plan, self.unit, self.use
         part = plan.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
         keys = parts_of(plan, part, self.held.depth, ("LOOP", "UNROLL", "VECTOR"))
@@ -292,7 +293,7 @@ class _Rows:
 
 
 def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
-    """The kernel's loops in these terms, and its products; None if it has another form."""
+    """The loops of the kernel in this form, and its products; None if it has another form."""
     top = plan.nest("store").loops
     sums = plan.sums
     plain = all(map(is_plain_loop, (*top, *(r for n in sums for r in own_ranges(n)))))
@@ -323,7 +324,7 @@ def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
 
 
 def _own_loops(node: UOp, loops: tuple[UOp, ...]) -> list[UOp]:
-    """Of these loops those that one factor of a sum of products depends on, and the other not."""
+    """The loops, among these, that exactly one factor of a sum of products depends on."""
     value = node.src[0]
     if node.arg != "add" or value.op is not Ops.MUL:
         return []
@@ -332,13 +333,13 @@ def _own_loops(node: UOp, loops: tuple[UOp, ...]) -> list[UOp]:
 
 
 def _of_scores(node: UOp, loop: UOp) -> bool:
-    """Whether it is the factor with scores that depends on a loop."""
+    """Whether the node, a sum of products, has scores in the factor that depends on the loop."""
     sides = (side for side in node.src[0].src if loop in side.ranges)
     return any(sums_of(side.toposort()) for side in sides)
 
 
 def _use_for(plan: Plan, products: list[UOp]) -> Use | None:
-    """The use of the unit that takes the factors of all of these."""
+    """How to use the unit that takes the factors of all of these products."""
     for unit in row_units(plan.target):
         sides = [operand(side, unit.a).dtype for node in products for side in node.src[0].src]
         if all(d is unit.a for d in sides) and all(n.dtype is unit.out for n in products):

@@ -19,15 +19,16 @@ from tinygrad.loops.products import (
 from tinygrad.loops.vectors.tasks import parallelise
 
 FOLD, TRANSPOSE = 10, 5
-"""Instructions for the sum of one vector's lanes; and for each element that is transposed."""
+"""Instructions to sum the lanes of a vector; and to transpose one element."""
 
 DOTS = 4
-"""Vectors of results that a task has, for every row."""
+"""Vectors of results in a task, for every row."""
 
 
 def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
-    """Whether vectors along k, folded for each result, cost less than a transposed panel, which few
-    rows share. Memory must run along k; rows that several tiles read again must stay near."""
+    """Whether vectors along k, folded for each result, cost less than a transposed panel that few
+    rows share. Memory must be contiguous along k, and rows that several tiles read must stay in a
+    near cache."""
     rows, size, last = size_of(one.row_loop), size_of(one.inner), nest.loops[-1]
     if not nest.is_top or plan.stages or len(one.loops) > 1 or size < 2 * plan.lanes:
         return False
@@ -44,7 +45,8 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
 
 
 def dots(plan: Plan, nest: Nest, one: Product) -> None:
-    """A tile of results, each a sum over vectors along k; then, from memory, vectors of results."""
+    """Computes a tile of results, each a sum over vectors along k, and stages it; vectors of
+    results are then read from memory."""
     m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
     rows, columns = size_of(one.row_loop), size_of(nest.loops[-1])
     tile = best_tile(plan.target, rows, columns, 1)
@@ -52,8 +54,8 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     panel = plan.split(n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), n + "i")
     one = tensorised(plan, panel, one)
     lanes = plan.split(k, plan.lanes, k + "v", "LOOP", "VECTOR")
-    # what each result's sum reads again lies in the order in which it is read: rows of 2^n bytes
-    # would fall on the same sets of the cache
+    # what each result's sum reads again is laid out in the order in which it is read: rows of 2^n
+    # bytes would map to the same sets of the cache
     name = rows_before(plan, one, panel, (*outer, k, m, lanes))
     in_one_word(plan, name, one)
     plan.do("role", f"{name}.{lanes}", "VECTOR")

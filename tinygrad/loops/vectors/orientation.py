@@ -48,17 +48,18 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 PANEL = 4
-"""Vectors of a panel, as a rule."""
+"""The usual number of vectors in a panel."""
 
 ACROSS, PACKED = 2.5, 4.0
-"""Cycles to pack an element across memory; and a vector along it."""
+"""Cycles to pack an element across memory, and to pack a vector along it."""
 
 BUILT, READ_AGAIN, TURNED = 1.0, 0.25, 3.0
-"""Cycles for an element of a window that is kept; for each panel that reads it; and for a result
-that is turned back."""
+"""Cycles for an element of a staged window; for each panel that reads it; and for a result that is
+transposed back."""
 
 WORTH = 0.97
-"""A turn takes at most this part of what it replaces; the rest is doubt."""
+"""A turn is made only if it takes at most this fraction of the cost: the estimates are
+uncertain."""
 
 
 Names = tuple[str, ...]
@@ -66,11 +67,12 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Turn:
-    """A product of `window`, which moves by the sums of `pairs` and alone has the loops `taps`, and
-    of a side that alone has the loop `along`. `images`: a loop of the window that counts neither
-    positions nor what is summed, images or channels; `beside`: its turns are the rows of a tile,
-    and all of them then end at the same border; `shifts`: pairs of a position with a loop of both
-    sides, which moves the window as a tap does, as a transposed convolution's phases."""
+    """A product of `window`, which depends on the loops of each of `pairs` by their sum and alone
+    has the loops `taps`, and of a side that alone has the loop `along`. `images`: a loop of the
+    window, over images or channels, that is neither in a pair nor summed. `beside`: its turns are
+    the rows of a tile, which all end at the same border. `shifts`: pairs of a position with a loop
+    of both sides, which moves the window as a tap does, as the phases of a transposed convolution
+    do."""
 
     window: UOp
     pairs: tuple[Pair, ...]
@@ -83,12 +85,13 @@ class Turn:
 
     @property
     def is_summed(self) -> bool:
-        """Whether the sum is over the window's positions: a gradient of its weights."""
+        """Whether the sum runs over the window's positions, as in the gradient of a convolution's
+        weights."""
         return self.pairs[0][0] not in names(self.taps)
 
 
 def turn_windows(plan: Plan) -> tuple[str, ...]:
-    """Takes the turn where that is less work; the stages that then hold a product."""
+    """Applies the turn if it saves work. Returns the stages that then hold a product."""
     reductions = plan.sums
     if len(reductions) != 1 or plan.stages or plan.lanes < 2:
         return ()
@@ -120,8 +123,8 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
 
 
 def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
-    """Loops over blocks of images that are tasks, with those over groups of channels; over other
-    blocks; and over the images of a block."""
+    """Three groups of loops: those over blocks of images that are tasks, with those over groups of
+    channels; those over other blocks; and those over the images of a block."""
     if found.images is None:
         return (), (), ()
     name, size, count = name_of(found.images), size_of(found.images), _block(plan, found)
@@ -136,7 +139,7 @@ def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
 
 
 def _block(plan: Plan, found: Turn) -> int:
-    """Images of a block, none of which is left over: as many as make a tile, or stay in the
+    """The images of a block, a divisor of their number: as many as make a tile, or as fit in the
     cache."""
     assert found.images is not None
     size = size_of(found.images)
@@ -146,7 +149,8 @@ def _block(plan: Plan, found: Turn) -> int:
 
 
 def _stays(plan: Plan, found: Turn, count: int) -> bool:
-    """Whether the other side stays in the cache, and beside it what is kept for so many images."""
+    """Whether the cache can hold the other side, together with what is staged for `count`
+    images."""
     (reduction,) = plan.sums
     assert found.images is not None
     own, columns, itemsize = own_ranges(reduction), size_of(found.along), reduction.dtype.itemsize
@@ -157,7 +161,7 @@ def _stays(plan: Plan, found: Turn, count: int) -> bool:
 
 
 def _turn(plan: Plan, reduction: UOp) -> Turn | None:
-    """The turn of this sum that is worth it."""
+    """The turn of this sum that saves enough work; None if there is none."""
     loops, own, pair = plan.nest("store").loops, own_ranges(reduction), factors_of(reduction)
     if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
         return None
@@ -173,7 +177,7 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     else:
         return None
     if window.op is Ops.CAST:
-        return None  # narrow: it is packed in the order that a matrix unit wants
+        return None  # too narrow: it is packed in the order that a matrix unit expects
     pairs, moved, counters = zip(*found, strict=True)
     both = [r for r in loops if r in window.ranges and r in other.ranges]
     shifts = tuple(pair for pair, *_ in pairs_of(moved[-1], counters, both, 0) if pair[1] == 1)
@@ -191,7 +195,7 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
 
 
 def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
-    """Cycles of the turned product, all in all."""
+    """The total cycles of the turned product."""
     depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
     built, together, part = BUILT, rows, 1.0
     if turn.beside:
@@ -208,7 +212,7 @@ def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
 
 
 def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
-    """Cycles of the product whose vectors lie along the window."""
+    """The cycles of the product whose vectors lie along the window."""
     nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
     if turn.along is nest.loops[-1]:
         return _along_as_it_is(plan, turn, other, own)
@@ -216,7 +220,7 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     for inner, outer in pairwise(reversed(nest.loops)):
         if outer not in turn.taps or not _is_written_as_one(nest, outer, inner):
             break
-        row.append(outer)  # will be one loop
+        row.append(outer)  # they will be one loop
     is_row = all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row))
     stays = is_row and not turn.is_summed
     stays = stays and is_in_place(plan, nest, other, turn.window, own, turn.along, turns(row))
@@ -235,7 +239,8 @@ def _is_written_as_one(nest: Nest, outer: UOp, inner: UOp) -> bool:
 
 
 def _along_as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
-    """Cycles where vectors lie along the other side, which each row of taps packs again."""
+    """The cycles if vectors lie along the other side, which is packed again for each row of
+    taps."""
     depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
     height, itemsize = size_of(turn.taps[-1]), turn.window.dtype.itemsize
     dense = all(step(n, turn.along) == 1 for n in reads_of(other.toposort()))
@@ -245,7 +250,7 @@ def _along_as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) ->
 
 
 def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
-    """How many elements the window's side has for a product, each counted once."""
+    """The number of elements of the window's side in a product, each counted once."""
     both = {name for position, _, tap, _ in turn.pairs for name in (position, tap)}
     its = turn.window.ranges & {*turn.taps, *own}
     count = turns(r for r in its if name_of(r) not in both)
@@ -256,8 +261,9 @@ def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
 
 
 def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
-    """The window in memory, rows beside each other; laid out as what it is made of, unless squares
-    can be turned so that channels, which all taps sum over, follow each other; or just that."""
+    """Stages the window, with its rows adjacent. It is laid out like its source, unless squares can
+    be transposed so that channels, which all taps sum over, become contiguous. A plain read without
+    a gate stays where it is, unless `beside`."""
     (reduction,) = plan.sums
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
@@ -286,8 +292,8 @@ def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
 
 
 def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
-    """The outermost loop of the sum, if what its turns make is summed apart: tasks that share
-    nothing, where there are few panels, and sums that are few beside what goes into them."""
+    """The outermost loop of the sum, if its turns should be summed separately: as tasks that share
+    nothing, where there are few panels, and sums that are small compared to their operands."""
     (reduction,) = plan.sums
     first, *rest = own_ranges(reduction)
     name, inner, size = name_of(first), names(rest), size_of(first)

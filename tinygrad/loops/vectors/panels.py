@@ -27,8 +27,8 @@ from tinygrad.uop.op import Ops
 
 
 def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) -> None:
-    """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
-    depend on go outside."""
+    """Fills a panel by loops of its own, with the widest vectors that memory allows. Loops that
+    masks depend on go outside."""
     filled = _as_memory_runs(plan, one, name)
     lanes, inner, across = plan.lanes, filled[-1] if filled else "", f"{name}.{column}"
     loads = reads_of(plan.stages[name].src[0].toposort())
@@ -61,13 +61,13 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     free = [k for k in filled if k not in guarded]
     if stretch:
         free = [across, *free]
-    elif across not in columns:  # the addresses of its lanes are found once
+    elif across not in columns:  # the addresses of its lanes are computed once
         masked = [across, *masked]
     plan.do("order", name, (*outer, *masked, *free, *columns, *words))
 
 
 def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
-    """A fill that reads vectors along one loop and writes them along the other one."""
+    """Orders a fill that reads vectors along one loop and writes them along the other."""
     copies = plan.split(along, plan.lanes, along + "u", "LOOP", "UNROLL")
     vector = plan.split(across, plan.lanes, across + "v", "LOOP", "VECTOR")
     own = own_ranges(plan.stages[name])
@@ -79,10 +79,10 @@ def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
 
 
 def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
-    """What is read beside a product's sums, and lies in memory along the tile's rows instead of its
-    vectors, as a mask does where scores stand transposed: a copy of a block's part, turned in
-    squares of registers, is read by whole vectors. Else each lane would be a read of its own. A
-    nest whose rows are no block leaves them: the copy would be as large as the result."""
+    """Transposes reads beside a product's sums that are contiguous along the tile's rows instead of
+    its vectors, such as a mask where scores are transposed. A block's part is copied in squares of
+    registers and then read as whole vectors; else each lane would be a read of its own. Not for a
+    nest whose rows are no block: the copy would be as large as the result."""
     rows, columns = plan.loops[row], plan.loops[column]
     if nest.is_top or min(size_of(rows), size_of(columns)) < plan.lanes:
         return
@@ -96,8 +96,8 @@ def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
 
 
 def memory_run(value: UOp, layout: Sequence[UOp]) -> list[UOp]:
-    """Of loops in the order of a panel's layout, those side by side that memory steps through as
-    through one, nearer than through any other."""
+    """The loops, given in the order of a panel's layout, that are adjacent there and that memory
+    steps through as through one, in smaller steps than through any others."""
     reads = reads_of(value.toposort())
     *rest, last = sorted(layout, key=lambda r: -reach_along(reads, r))
     run = [last]
@@ -107,8 +107,8 @@ def memory_run(value: UOp, layout: Sequence[UOp]) -> list[UOp]:
 
 
 def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
-    """The loops of a fill that the product sums over, as memory steps through them: neighbours that
-    it steps through as through one become one. One of a single turn is none."""
+    """The loops of a fill that the product sums over. Adjacent loops that memory steps through as
+    through one are merged. Loops of a single turn are left out."""
     filled = [plan.loops[n] for k in one.loops if (n := f"{name}.{k}") in plan.loops]
     if not filled:
         return []
@@ -125,7 +125,8 @@ def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:
-    """The longest vector that every load can take in steady small steps; 0 if none can."""
+    """The longest vector that every load can take with a constant small step; 0 if there is
+    none."""
     for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
         if width < 2:
             break

@@ -17,9 +17,9 @@ MOST_PHASES = 4
 
 
 def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
-    """Loops that a sum's reads see in quotients or rests by a small number, as the taps of a
-    strided window do, and that number. Split by it, each phase is a copy whose reads move evenly
-    and whose gates are known."""
+    """Loops that a sum's reads use by quotient or remainder of a small number, such as the taps of
+    a strided window, and that number. If the loop is split by it, each phase is a copy whose reads
+    have constant steps and whose gates are known."""
     if nest.name != "store" or not sums_of(plan.inline(nest.values)):
         return {}
     seen: dict[UOp, set[int]] = {}
@@ -42,7 +42,7 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
 
 
 def _around_their_pixels(nest: Nest) -> list[UOp]:
-    """Plain loops whose turns are stored next to each other, within the turns of a later loop."""
+    """Plain loops whose turns are adjacent in the output, inside the turns of a later loop."""
     (write, *_), found = nest.writes, list[UOp]()
     for place, loop in enumerate(nest.loops):
         apart = step(write, loop) or 0
@@ -53,7 +53,7 @@ def _around_their_pixels(nest: Nest) -> list[UOp]:
 
 
 def split_phases(plan: Plan, nest: Nest, phases: dict[UOp, int]) -> Nest:
-    """The nest with a copy for each phase."""
+    """The nest, with a copy for each phase."""
     last = name_of(nest.loops[-1])
     for loop, count in phases.items():
         name = name_of(loop)

@@ -60,32 +60,32 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 INNER_TURNS = 2
-"""Turns of the inner loop that are written out: worth 2 to 5 percent."""
+"""Turns of the inner loop that are unrolled: worth 2 to 5 percent."""
 
 SHORT_LOOP = 4
-"""A reduction's inner loop of at most so many turns is written out whole."""
+"""A reduction's inner loop of at most this many turns is unrolled completely."""
 
 EPILOGUE = 256
-"""Instructions after a tile's sums: more become a loop over the tile, finished in memory. That
-takes longer (the sums are stored first, and LLVM may keep the loop's constants in registers that
-the sums need), and is less to compile."""
+"""Instructions after a tile's sums. If there are more, they become a loop over the tile, whose sums
+are finished in memory. That is slower (the sums are stored first, and LLVM may keep the loop's
+constants in registers that the sums need), but compiles faster."""
 
 LONG_WORK = 1 << 22
-"""Operations of a kernel that are worth the compilation of one instruction."""
+"""Operations of a kernel that justify compiling one more instruction."""
 
 PAGE = 4096
-"""Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
+"""Bytes: if each turn steps further than this, the hardware prefetcher doesn't follow."""
 
 PREFETCH_TURNS, TILES_AHEAD = 4, 2
-"""How far ahead lines are asked for: of what a panel is filled with, and of packed rows."""
+"""How far ahead lines are prefetched: for the fill of a panel, and for packed rows."""
 
 LONG_RUN = 64
-"""Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
-ahead."""
+"""Contiguous elements that are as good as a whole row: shorter runs gain less from the hardware
+prefetcher."""
 
 
 SMALL_GAP = 16
-"""So few elements left out between runs don't end them, if runs are longer."""
+"""So few omitted elements don't interrupt a run, if runs are longer."""
 
 Names = tuple[str, ...]
 
@@ -94,8 +94,8 @@ Names = tuple[str, ...]
 
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
-    """Tiles the nest, lays out the operands, and orders the loops. False if none is left once the
-    loops of masks are outside: columns that are one element are no columns then."""
+    """Tiles the nest, lays out the operands, and orders the loops. False if no product is left once
+    the loops of masks are outside, because the columns would be a single element."""
     tile = fitting_tile(plan, nest, products)
     if tile is not None:
         tile_product(plan, nest, products[0], *tile)
@@ -157,7 +157,7 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
 
 
 def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
-    """Columns under a mask that stay where they are: its loops go outside of the others."""
+    """If columns under a mask stay where they lie, the mask's loops go outside of the others."""
     before, kernel = plan.mark(), plan.kernel
     for one in products:
         if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
@@ -174,7 +174,8 @@ def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nes
 
 
 def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bool:
-    """Whether what is done with each sum would be a long text, written out for a whole tile."""
+    """Whether the operations on each finished sum would be a long text, if written out for a whole
+    tile."""
     done = {reduction_of(plan, tiling.nest.name, one) for one in products}
     after = [n for v in plan.nest(tiling.nest.name).values for n in v.toposort(stop=done)]
     length = sum(weight(n) for n in dict.fromkeys(after) if n not in done)
@@ -183,8 +184,8 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
 
 
 def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
-    """Where the reduction is so long that its panel leaves the cache, its outer loops go around
-    the row tiles: a block of the panel is packed and used up at a time."""
+    """If the reduction is so long that its panel would not stay in the cache, its outer loops go
+    around the row tiles: one block of the panel is packed and used at a time."""
     line, cache = tiling.together * one.rows.dtype.itemsize, plan.target.cache_l2
     loops = [plan.loops[n] for n in one.loops]
     reduction = reduction_of(plan, tiling.nest.name, one)
@@ -216,8 +217,8 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
 
 
 def _turns_in_cache(plan: Plan, tiling: Tiling, one: Product, loop: UOp) -> int:
-    """How many turns' lines of rows that are read where they lie the first cache can keep for the
-    next tile: lines that are a multiple of a large power of two apart share few of its sets."""
+    """For how many turns the first cache can keep the lines of rows, read where they lie, until the
+    next tile. Lines that are a multiple of a large power of two apart share few of its sets."""
     rows = _operand(plan, tiling, one, along_columns=False)
     if rows.op is not Ops.INDEX or not _lies_in_tiles(plan, tiling, one, rows):
         return size_of(loop)
@@ -226,7 +227,7 @@ def _turns_in_cache(plan: Plan, tiling: Tiling, one: Product, loop: UOp) -> int:
 
 
 def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
-    """The sums so far of all row tiles wait in memory while blocks of the panel come and go."""
+    """Stages the partial sums of all row tiles while the blocks of the panel are packed in turn."""
     part = reduction_of(plan, tiling.nest.name, one)
     (whole,) = (n for n in plan.sums if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
@@ -241,13 +242,13 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
 
 
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
-    """An operand of the product as it stands in the kernel now."""
+    """An operand of the product in the kernel's current form."""
     return side_of(plan, tiling.nest.name, one, tiling.n_in, along_columns)
 
 
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """The operand that is broadcast: unless it is a plain load along k, it is laid out once for
-    all panels, [m][k], or [m / tile][k][tile] where memory runs along m."""
+    """Lays out the operand that is broadcast. Unless it is a plain load along k, it is laid out
+    once for all panels: as [m][k], or as [m / tile][k][tile] if memory is contiguous along m."""
     is_strided = one.rows.op is Ops.INDEX and None not in one.row_steps
     if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
         return
@@ -281,9 +282,9 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     in_one_word(plan, name, one)
     tasks = [f"{name}.{loop}" for loop in those_in(value, (*outer, tiling.m))]
     if runs_along:
-        if f"{name}.{one.loops[-1]}" in plan.loops:  # one of a single turn is not
+        if f"{name}.{one.loops[-1]}" in plan.loops:  # a loop of a single turn is not there
             plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
-        made = plan.stages[name]  # of what is reduced along these rows: a softmax's sum and maximum
+        made = plan.stages[name]  # sums within these rows: a softmax's sum and maximum
         for node in sums_of(plan.inline((made.src[0],))):
             spread_reduction(plan, node, own_ranges(made)[-1], 1)
         outside = _sums_outside(plan, name)
@@ -295,8 +296,9 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 
 def _sums_outside(plan: Plan, name: str) -> list[str]:
-    """What is reduced for some loops of a fill only, as a batch norm's sums for its channels, is
-    reduced once for each of their turns: they go outside of the others. Returns these."""
+    """Reductions that depend on some loops of a fill only, such as a batch norm's sums for each
+    channel, are computed once for each of their turns: these loops go outside of the others.
+    Returns them."""
     loops = [r for r in own_ranges(plan.stages[name]) if role_of(r) in ("LOOP", "UNROLL")]
     reduced = [n.ranges for n in sums_of(plan.inline((plan.stages[name].src[0],)))]
     outer = [name_of(r) for r in loops if any(r in ranges for ranges in reduced)]
@@ -307,9 +309,9 @@ def _sums_outside(plan: Plan, name: str) -> list[str]:
 
 
 def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
-    """A window that is read where it lies: loops that lead to other pixels go outside of those that
-    lead to other channels, whose copies have nothing in common. What a border cuts short is
-    outside of all."""
+    """For a window that is read where it lies: the loops that lead to other pixels go outside of
+    those that lead to other channels, whose copies have nothing in common. Loops that a border cuts
+    short go outside of all."""
     rows = _operand(plan, tiling, one, along_columns=False)
     if not is_window(rows):
         return one
@@ -328,14 +330,14 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
 
 
 def _meet(read: UOp, inner: UOp, row: UOp) -> bool:
-    """Whether turns of these loops are side by side, both of them, as taps and pixels are."""
+    """Whether both loops move to nearby elements, as those of taps and pixels do."""
     terms, _ = affine(flat_offset(read))
     near = min((abs(k) for term, k in terms.items() if row in term.ranges), default=0)
     return steady(read, inner) and near <= LONGEST_STEP
 
 
 def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names:
-    """The loops of a sum as its panel lies: in the order in which it is `read`, unless that breaks
+    """The order of a sum's loops in its panel: the order in which it is `read`, unless that breaks
     up runs of memory that fill whole vectors."""
     value = _operand(plan, tiling, one, along_columns=True)
     before, after = (
@@ -345,23 +347,23 @@ def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names
 
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
-    """Whether rows that are read once lie tile by tile in lines of their own, for each turn of the
-    outermost loop of the sum: another copy would only be more bytes to move."""
+    """Whether rows that are read once already lie tile by tile, in whole lines for each turn of the
+    sum's outermost loop: another copy would only add bytes to move."""
     tile = (tiling.m_copies, *one.loops[1:])
     lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
     return tiling.columns <= tiling.together and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
 
 
 def _lies_near(plan: Plan, tiling: Tiling, rows: UOp) -> bool:
-    """Whether rows are a block that is kept in the cache, and a tile's lie side by side: it reads
-    part of a line at each turn of the sum."""
+    """Whether the rows are a block that stays in the cache, and a tile's rows are adjacent there,
+    so that it reads a part of a line at each turn of the sum."""
     in_cache = rows.src[0].op is Ops.STAGE and rows.src[0].arg[1] == "LOCAL"
     return in_cache and step(rows, plan.loops[tiling.m_copies]) == 1
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
-    """How many elements that are read along these loops lie one after the other; the whole of a
-    short reduction is as good as any number."""
+    """How many elements that are read along these loops are contiguous. The whole of a short
+    reduction is as good as any number."""
     run = 1
     for loop in reversed([plan.loops[n] for n in along]):
         apart = step(read, loop) if loop in read.ranges else run
@@ -372,8 +374,8 @@ def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
 
 
 def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
-    """Tiles lie side by side in memory: whole cache lines of the source are read together. Where
-    memory runs along k instead, the fill does too."""
+    """Puts tiles side by side in memory, so that whole cache lines of the source are read together.
+    If memory is contiguous along k instead, the fill runs along k, too."""
     copies, tiles = f"{name}.{tiling.m_copies}", f"{name}.{tiling.m}"
     reads = reads_of(plan.stages[name].src[0].toposort())
     filled = [f"{name}.{k}" for k in one.loops if f"{name}.{k}" in plan.loops]
@@ -389,7 +391,8 @@ def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None
 
 
 def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """The operand along the vectors: a panel in the cache, if several row tiles read it."""
+    """Lays out the operand along the vectors: a panel in the cache, if several row tiles read
+    it."""
     inner = one.inner
     dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
     if dense and not one.depth and tiling.columns <= tiling.width:
@@ -407,7 +410,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     plain = all(s not in (1, None) or short for s in one.column_steps)
     across = plan.loops[tiling.n_in]
     plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
-    # a reader that starts late or stops early fills only what it reads, others may read more
+    # a reader that starts late or stops early fills only what it reads; other readers may need more
     plain = plain and bounded(plan.kernel).isdisjoint(one.loops)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
@@ -433,7 +436,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 
 def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> None:
-    """Row sums and the like beside the products are spread over vectors."""
+    """Other reductions beside the products, such as row sums, are spread over vectors."""
     nest = plan.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
     done = {loop for p in products for loop in (p.loops[0], *p.around)}
@@ -443,7 +446,8 @@ def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> No
 
 
 def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
-    """A task is a panel of columns, of one batch; few panels are cut into blocks of rows."""
+    """A task is a panel of columns of one batch. If there are few panels, they are split into
+    blocks of rows."""
     free = [n for n in outer if n not in plan.blocked]
     blocked = [n for n in outer if n in plan.blocked]
     loops = [plan.loops[n] for n in (*free, *tiling.panels)]
@@ -465,15 +469,16 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
 
 
 def _are_tasks(plan: Plan, blocked: set[str]) -> bool:
-    """Whether loops over blocks of rows will be tasks, there being few others."""
+    """Whether the loops over blocks of rows will be tasks, since there are few other loops."""
     *outer, _ = plan.nest("store").loops
     free = [r for r in outer if name_of(r) not in (*blocked, *plan.block_rows)]
     return turns(r for r in free if all_stages_depend_on(plan, name_of(r))) < TASKS_WITH_BLOCKS
 
 
 def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """Rows that come from memory for one panel of columns only are asked for some tiles ahead, if a
-    tile's reach beyond a page, where the processor stops looking ahead, and fit beside others."""
+    """Prefetches rows from memory that are used for one panel of columns only, some tiles ahead; if
+    the rows of a tile span more than a page, where the hardware prefetcher stops, and fit in the
+    cache beside others."""
     rows = _operand(plan, tiling, one, along_columns=False)
     if rows.op is not Ops.INDEX or rows.src[0].op is not Ops.PARAM or not is_plain(rows):
         return
@@ -488,9 +493,9 @@ def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 
 def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
-    """What is read beside the sums, as a residual, or a mask of scores, comes tile by tile: a line
-    of each row. The next tile's lines are asked for where rows are so far apart that the processor
-    doesn't see that they go on: those below, or beside where a block has few rows."""
+    """Prefetches what is read beside the sums, such as a residual or a mask of scores. A tile reads
+    a line of each row, and the hardware prefetcher doesn't see the pattern if rows are far apart.
+    The next tile is the one below, or, if a block has few rows, the one beside."""
     nest = plan.nest(tiling.nest.name)
     *_, inner = (None, *(r for r in nest.loops if role_of(r) == "LOOP"))
     if inner is None or not {tiling.m_copies, tiling.n} <= plan.loops.keys():
@@ -508,7 +513,7 @@ def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
 
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
-    """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
+    """The number of blocks of row tiles that are separate tasks, if panels alone are too few."""
     outer = [n for n in plan.names_in(tiling.nest.name) if n not in tiling.inside]
     tasks = turns(plan.loops[n] for n in (*outer, *tiling.panels))
     row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
@@ -519,7 +524,7 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
 
 
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """Several products share the tile: a finished one waits in memory, the registers belong to one
-    product at a time."""
+    """If several products share the tile, each finished one is staged in memory: the registers hold
+    one product at a time."""
     copies = dict.fromkeys((tiling.m_copies, tiling.n_copies), "UNROLL")
     finish_in_memory(plan, tiling.nest.name, one, {**copies, tiling.n_lanes: "VECTOR"})

@@ -23,13 +23,13 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_COPIES = 64
-"""A short reduction beside a tile is a loop where it would be written out more often than this."""
+"""A short reduction beside a tile becomes a loop if it would be unrolled more often than this."""
 
 
 def spread_reduction(
     plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
 ) -> None:
-    """A reduction along memory runs over `copies` vectors at once, folded at the end."""
+    """Spreads a reduction along memory over `copies` vectors, which are folded at the end."""
     loop = own_ranges(reduction)[-1]
     if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
@@ -61,9 +61,10 @@ def spread_reduction(
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
-    """The next loops of a sum whose innermost one has few vectors: the parts of a block of
-    numbers. There are sums of their own until there are `copies`; then the rest of a block is
-    written out, since what its parts share or where they lie differs from part to part."""
+    """Spreads the next loops of a sum whose innermost loop has few vectors: the parts of a block of
+    packed numbers. They get sums of their own until there are `copies` of these. The rest of a
+    block is unrolled, since it differs from part to part what the parts share and where they
+    lie."""
     for name in reversed(outer):
         loop = plan.loops[name]
         if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
@@ -82,16 +83,16 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
 
 
 def is_word(plan: Plan, reduction: UOp) -> bool:
-    """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
-    vectors run along another loop."""
+    """Whether a unit takes in the whole innermost loop of a sum at once, as a lane's share: the
+    sum's vectors run along another loop."""
     loop = own_ranges(reduction)[-1]
     unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
     return unit is not None and size_of(loop) == unit[0].depth
 
 
 def _words_of_lanes(plan: Plan, loop: UOp) -> None:
-    """The products of `loop` by a unit, if there is a loop of vectors whose lanes lie as the unit
-    wants them; the sum's other loops are written out."""
+    """Gives the products of `loop` to a unit, if a loop of vectors has its lanes laid out as the
+    unit expects. The sum's other loops are unrolled."""
     unit = vector_unit(plan, loop)
     reduction = owners_of(plan.kernel, loop)[0]
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
@@ -106,8 +107,8 @@ def _words_of_lanes(plan: Plan, loop: UOp) -> None:
 
 
 def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
-    """Whether a vector along the reduction would meet another one in the same value: along the
-    stored row, along the row of a stage that its readers fill, or of a reduction inside."""
+    """Whether a vector along the reduction would meet another one in the same value: a vector along
+    the stored row, along the row of a stage that its readers fill, or of an inner reduction."""
     if last in reduction.ranges and last is not None and plan.lanes_within(size_of(last)) > 1:
         return True
     rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
@@ -117,8 +118,9 @@ def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | 
 
 
 def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
-    """Whether a reduction that depends on a loop runs over a vector already. If that is the stored
-    row, another nest has the same, or it is in a stage that is filled for each of its elements."""
+    """Whether a reduction that depends on the loop runs over a vector already. If the loop is the
+    stored row, another nest has the same one, or the reduction is in a stage that is filled for
+    each of its elements."""
     sums = (node for node in sums_of(nodes) if loop in node.ranges)
     return any(role_of(r) == "VECTOR" for node in sums for r in own_ranges(node))
 
@@ -126,17 +128,17 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
 # ---- the next row --------------------------------------------------------------------------------
 
 SHORTEST_ROW = 8192
-"""Bytes that a processor reads ahead by itself."""
+"""Bytes that a processor prefetches by itself."""
 
 LONG = 8
-"""Operations of one node, for each element, beside which memory keeps up: an exponential."""
+"""Operations of one node, for each element, that give memory time to keep up: an exponential."""
 
 
 def ask_for_the_next_row(plan: Plan) -> None:
-    """Where a row is gone through several times the first pass waits for memory, and later ones
-    find the row in the cache. So they ask for the next one, if both fit the cache well. A processor
-    has no room for all that a short pass asks for, and forgets the rest: all passes ask, unless
-    one of them computes for so long that memory keeps up."""
+    """If several passes go through a row, the first waits for memory and the later ones find the
+    row in the cache. So the later passes prefetch the next row, if both easily fit in the cache. A
+    processor drops prefetches when a short pass issues too many: so all passes prefetch, unless one
+    of them computes so long that memory keeps up."""
     outer = plan.nest("store").loops
     rows = [r for r in outer if role_of(r) in ("LOOP", "PARALLEL")]
     passes = [n for n in plan.sums if n.ranges and n.ranges <= {*rows}]

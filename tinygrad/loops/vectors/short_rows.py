@@ -15,11 +15,11 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 2
-"""Vectors that together cover what one vector of the result reads of an operand."""
+"""At most so many vectors cover what one vector of the result reads of an operand."""
 
 
 def merge_short_rows(plan: Plan) -> None:
-    """The innermost loops of the stores as one, if vectors run over it then."""
+    """Merges the innermost loops of the stores, if vectors can then run over them."""
     loops, nodes = plan.nest("store").loops, plan.nodes
     if plan.stages or any(n.op in (Ops.REDUCE, Ops.RUNNING) for n in nodes):
         return
@@ -39,7 +39,8 @@ def _merge(plan: Plan, run: tuple[UOp, ...]) -> None:
 
 
 def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
-    """Whether the stores write all of it side by side, and nothing but addresses asks where."""
+    """Whether the stores write the run contiguously, and only addresses depend on the loops'
+    counters."""
     wanted = [turns(run[i + 1 :]) for i in range(len(run))]
     if any([step(w, r) for r in run] != wanted for w in plan.nest("store").writes):
         return False
@@ -52,7 +53,7 @@ def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
 
 
 def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
-    """Whether few vectors cover what the lanes of one read of each operand."""
+    """Whether few vectors cover what the lanes of one read of each operand access."""
     inner = turns(run[1:])
     digits = [range(-(-plan.lanes // inner)), *(range(size_of(r)) for r in run[1:])]
     for read in plan.nodes:
@@ -69,8 +70,8 @@ def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
 
 
 def lane_spots(read: UOp, loop: UOp) -> set[int]:
-    """How far from its first element an INDEX reads in the turns of a loop; none if that depends
-    on other loops."""
+    """The offsets from its first element at which an INDEX reads in the turns of a loop; none if
+    they depend on other loops."""
     offset, found = flat_offset(read), set[int]()
     first = offset.substitute({loop: number(0)})
     for turn in range(size_of(loop)):

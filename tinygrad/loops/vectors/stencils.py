@@ -23,21 +23,22 @@ FEWEST_USES, OF_SHORT_ROWS = 6, 2
 where several make one, each lane has a mask of its own."""
 
 MOST_TAPS, MOST_COPIES = 32, 128
-"""Taps down the image that are written out, and these for each row of results."""
+"""Taps down the image that are unrolled, and those for each row of results."""
 
 MOST_FILLS = 16
-"""Vectors of a row that is filled, written out: which lanes are border is known then."""
+"""Vectors of a row that are unrolled when it is filled, so that the border's lanes are known."""
 
 EMPTY = 1.5
-"""Lanes of whole vectors over those in use, at most."""
+"""The most lanes of whole vectors, relative to those in use."""
 
 LEAST_ROWS = 2
-"""Whole rows of results are a tile where at least so many fit, which share what they load: they are
+"""Whole rows of results become a tile if at least so many fit: they share their loads, and are
 written in the order of memory."""
 
 
 class Stencil(NamedTuple):
-    """The side of a sum that moves with the `row` and the `column` of its result, by a tap each."""
+    """The operand of a sum that moves with the `row` and the `column` of its result, each by a
+    tap."""
 
     window: UOp
     row: Pair
@@ -45,7 +46,7 @@ class Stencil(NamedTuple):
 
 
 def stencil(plan: Plan) -> bool:
-    """Keeps the window and tiles the nest, if it is one of these."""
+    """Stages the window and tiles the nest, if the kernel is one of these."""
     found = _found(plan)
     lanes = _lanes(plan, found) if found else 0
     if not found or not lanes:
@@ -94,7 +95,7 @@ def _found(plan: Plan) -> Stencil | None:
     if other is not None and across in other.ranges:
         window, other = other, window
     if other is not None and not other.ranges <= {*own, *window.ranges} - {down, across}:
-        return None  # of results that the window doesn't see, or a sum over pixels: a product
+        return None  # results that the window doesn't depend on, or a sum over pixels: a product
     pairs = [pair for pair, *_ in pairs_of(window, (down, across), own, 0)]
     positions = [pair[0] for pair in pairs]
     if sorted(positions) != sorted(names((down, across))):
@@ -107,7 +108,7 @@ def _found(plan: Plan) -> Stencil | None:
 
 
 def _lanes(plan: Plan, found: Stencil) -> int:
-    """Lanes of a vector along the row; 0 where too many would be empty."""
+    """The lanes of a vector along the row; 0 if too many would be empty."""
     lanes, size = plan.lanes, size_of(plan.loops[found.column[0]])
     while lanes // 2 >= size:
         lanes //= 2
@@ -117,8 +118,8 @@ def _lanes(plan: Plan, found: Stencil) -> int:
 
 
 def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
-    """Rows of results, none of which are left over, whose window with its border stays in the
-    nearest cache; in the second one where it would be little more than border there."""
+    """The rows of results in a block, a divisor of their number, whose window with its border stays
+    in the nearest cache; in the second one if most of a block would be border otherwise."""
     size = size_of(plan.loops[found.row[0]])
     line = _counted(plan, found.column, size_of(plan.loops[found.column[0]]))
     line *= found.window.dtype.itemsize
@@ -132,6 +133,6 @@ def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
 
 
 def _counted(plan: Plan, pair: Pair, positions: int) -> int:
-    """Elements of the window for so many positions in a row."""
+    """The elements of the window for this many positions in a row."""
     _, each, tap, apart = pair
     return each * (positions - 1) + abs(apart) * (size_of(plan.loops[tap]) - 1) + 1

@@ -46,30 +46,30 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
 RUNS = 4
-"""Runs of memory that a core reads side by side."""
+"""Runs of memory that a core reads in parallel."""
 
 ROWS_IN_RUNS = 8
-"""Rows that it reads side by side, where several of a run lie between each other: sums of their own
-enough to hide how long an instruction takes."""
+"""Rows that a core reads in parallel if several are interleaved in one run: enough sums to hide the
+latency of an instruction."""
 
 RUN_BYTES = 1 << 20
-"""What a task reads of a run, if that leaves tasks enough."""
+"""The bytes of a run for one task, if that leaves enough tasks."""
 
 WINDOW = 320
-"""Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
-of it would only be text to compile; where nothing is read, already of one half as long."""
+"""Operations that a core can execute out of order: the turns of a longer body overlap by
+themselves, and copies of it would only be more text. If nothing is read, half of this is enough."""
 
 ACCUMULATE_TURNS = 8
-"""Rows whose sum is formed in registers before it is added to a row of accumulators."""
+"""Rows that are summed in registers before they are added to a row of accumulators."""
 
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
 MOST_PLACES = 2048
-"""So many numbers that say where something lies are computed ahead: half the nearest cache."""
+"""Indices that are computed ahead, at most: half of the nearest cache."""
 
 SHORT_ROW = 2
-"""A gathered row of so many vectors is short: finding it costs as much as moving it."""
+"""A gathered row of at most so many vectors is short: finding it costs as much as copying it."""
 
 
 def stream(plan: Plan, nest: Nest) -> None:
@@ -79,7 +79,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     nodes = plan.inline(nest.values)
     loads = reads_of(nodes)
     reductions = sums_of(nodes)
-    if last is None:  # one result
+    if last is None:  # a single result
         for reduction in reductions:
             spread_reduction(plan, reduction, None)
         return
@@ -113,8 +113,8 @@ def stream(plan: Plan, nest: Nest) -> None:
 
 
 def _find_places_first(plan: Plan) -> None:
-    """Where short rows are gathered, the numbers that say where they lie are computed for many rows
-    beforehand: by vectors, with one test for several, and a row then takes few instructions."""
+    """If short rows are gathered, their indices are computed for many rows beforehand: by vectors,
+    and with one bounds check for several. Each row then takes few instructions."""
     row: list[UOp] = []
     for loop in reversed(plan.nest("store").loops):
         places = _places(plan, loop)
@@ -132,7 +132,8 @@ def _find_places_first(plan: Plan) -> None:
 
 
 def _places(plan: Plan, loop: UOp) -> list[UOp]:
-    """The data, more than a number read, that say where the stores' reads lie along a loop."""
+    """The computed values (more than a plain read) that give the position of the stores' reads
+    along a loop."""
     reads = reads_of(plan.below(plan.nest("store").values))
     offsets = dict.fromkeys(part for read in reads for part in read.src[1].toposort())
     data = [n.src[0] for n in offsets if n.op is Ops.CAST and n.dtype is dtypes.index]
@@ -140,7 +141,7 @@ def _places(plan: Plan, loop: UOp) -> list[UOp]:
 
 
 def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
-    """Outer loops become tasks, and the last one where that repeats nothing."""
+    """Makes tasks of the outer loops, and of the last one if that doesn't repeat work."""
     last = name_of(nest.loops[-1])
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
     multiple, side_by_side = 1, list[str]()
@@ -172,8 +173,8 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
 
 
 def _those_that_share_together(plan: Plan) -> None:
-    """Tasks that read the same part of the largest buffer follow each other: it is in the cache
-    then."""
+    """Makes tasks that read the same part of the largest buffer consecutive: they find it in the
+    cache."""
     nest = plan.nest("store")
     reads = reads_of(plan.below(nest.values))
     largest = max(reads, key=lambda n: turns(n.ranges) * n.dtype.itemsize)
@@ -183,8 +184,8 @@ def _those_that_share_together(plan: Plan) -> None:
 
 
 def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
-    """Loops over rows of the largest matrix that lie between each other, a piece of each and then
-    the next pieces: together they are one run of memory."""
+    """Loops over rows of the largest matrix that are interleaved, piece by piece: together they are
+    one run of memory."""
     last, within = nest.loops[-1], [r for row in rows for r in own_ranges(row)]
     read = max(_apart(rows, last), key=lambda n: turns(n.ranges) * n.dtype.itemsize)
     piece = max((step(read, r) or 0 for r in within if r in read.ranges), default=0)
@@ -193,15 +194,15 @@ def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
 
 
 def _sums_of_rows(plan: Plan) -> list[UOp]:
-    """The sums that stand directly in the stores, one for each of their elements."""
+    """The sums that are direct values of the stores, one for each element."""
     nest = plan.nest("store")
     return [n for n in sums_of(plan.below(nest.values)) if n.ranges == frozenset(nest.loops)]
 
 
 def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
-    """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
-    one is made with another, and reads the row again; vectors of what is made of them then.
-    Returns their names."""
+    """For sums over the rows of several matrices: each sum is staged for all rows of a task in
+    turn, unless one depends on another and reads the row again. Results are then computed by
+    vectors. Returns the stages' names."""
     rows = plan.nest("store").loops[-1]
     sums = _sums_of_rows(plan)
     loops = [name_of(own_ranges(n)[0]) for n in sums]
@@ -218,7 +219,7 @@ def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
 
 
 def ask_ahead(plan: Plan, nest: str) -> None:
-    """Rows of the next turn are asked for: the processor's own prefetcher stops at pages."""
+    """Prefetches the rows of the next turn: the hardware prefetcher stops at page boundaries."""
     for loop in reversed(plan.nest(nest).loops):
         if role_of(loop) == "LOOP":
             plan.do("prefetch", name_of(loop), 1)
@@ -226,7 +227,7 @@ def ask_ahead(plan: Plan, nest: str) -> None:
 
 
 def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
-    """How many vectors along `last` are written out side by side: a power of two."""
+    """How many vectors along `last` are unrolled side by side: a power of two."""
     nodes, operations = plan.inline(plan.nest(nest.name).values), 0
     for node in nodes:
         if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise | {Ops.INDEX}:
@@ -243,7 +244,7 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
 
 
 def _along(plan: Plan, nest: Nest, last: UOp, sharing: Sharing | None = None) -> None:
-    """Vectors along the stored row, and copies of a loop that share their masks."""
+    """Vectors along the stored row, and copies of a loop that share the vectors' masks."""
     if not _one_vector(plan, nest, last):
         copies = _copies(plan, nest, last)
         plan.vectorise(name_of(last), min(copies, sharing.vectors) if sharing else copies)
@@ -253,8 +254,8 @@ def _along(plan: Plan, nest: Nest, last: UOp, sharing: Sharing | None = None) ->
 
 
 def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
-    """A row shorter than a vector, but longer than half of one, is a vector whose last lanes are
-    off, if few vectors cover each of its reads."""
+    """Turns a row shorter than a vector, but longer than half of one, into a vector with the last
+    lanes masked, if few vectors cover each of its reads."""
     size = size_of(last)
     lanes = 1 << size.bit_length()
     if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
@@ -267,7 +268,7 @@ def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
 
 
 class Sharing(NamedTuple):
-    """Copies of a loop that moves gated reads but not their gates: a mask serves all of them."""
+    """Copies of a loop that moves gated reads but not their gates: one mask serves all copies."""
 
     loop: UOp
     copies: int
@@ -275,8 +276,9 @@ class Sharing(NamedTuple):
 
 
 def _sharing(plan: Plan, nest: Nest, loads: list[UOp]) -> Sharing | None:
-    """Where registers are few, copies rather than vectors get them: a mask costs several reads.
-    Not so if reads are shuffled, which costs more, or if loops written out share masks already."""
+    """If registers are few, copies get them rather than vectors, since a mask costs as much as
+    several reads. Not if reads are shuffled, which costs more, or if unrolled loops share masks
+    already."""
     gated = [(n, g) for n in loads if (g := gate_of(n)) is not None]
     written_out = turns(r for r in plan.loops.values() if role_of(r) == "UNROLL")
     few = plan.target.registers < 8 * COPIES
@@ -296,8 +298,8 @@ def _sharing(plan: Plan, nest: Nest, loads: list[UOp]) -> Sharing | None:
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
-    """The loop along which reads are contiguous that aren't so along the stored row; or are whole
-    vectors, where along the stored row each lane would be read for itself."""
+    """The loop along which reads are contiguous that aren't so along the stored row; or along which
+    they are whole vectors, where along the stored row each lane would be a separate read."""
     for load in loads:
         if last in load.ranges and (along := step(load, last)) not in (0, 1):
             steps = {1} if along is not None else {*range(1, LONGEST_STEP + 1)}
@@ -310,14 +312,15 @@ def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
 
 
 def _mostly(loads: list[UOp], last: UOp, across: UOp) -> bool:
-    """Whether what is contiguous along `across` is at least half of what isn't along the row."""
+    """Whether the reads that are contiguous along `across` are at least half of those that aren't
+    along the row."""
     apart = [n for n in loads if last in n.ranges and step(n, last) not in (0, 1)]
     better = [n for n in apart if step(n, across) in (0, 1)]
     return 2 * sum(turns(n.ranges) for n in better) >= sum(turns(n.ranges) for n in apart)
 
 
 def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
-    """One reduction down the columns of rows that are read whole: its accumulators are a LOCAL
+    """A single reduction down the columns of rows that are read whole: its accumulators are a LOCAL
     row, and a task takes a strip of columns."""
     last = nest.loops[-1]
     lanes = plan.lanes
@@ -349,26 +352,27 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
 
 
 def _from_memory(plan: Plan, rows: list[UOp], last: UOp) -> bool:
-    """Whether what differs from row to row of these sums comes from beyond the nearest caches, or
-    may well do so, since other kernels run in between."""
+    """Whether what differs between the rows of these sums is too large for the near caches, or may
+    not be there since other kernels run in between."""
     nbytes = sum(turns(n.ranges) * n.dtype.itemsize for n in _apart(rows, last))
     return 4 * nbytes > plan.target.cache_l2
 
 
 def _apart(rows: list[UOp], last: UOp) -> list[UOp]:
-    """What differs from row to row of these sums, and is read from memory."""
+    """The reads from memory that differ between the rows of these sums."""
     return [n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM]
 
 
 def _in_runs(rows: list[UOp], last: UOp) -> bool:
-    """Whether rows from memory are read as `RUNS` runs: there are so many, and they share."""
+    """Whether rows from memory are read as `RUNS` parallel runs: if there are enough rows, and they
+    share an operand."""
     size = size_of(last) if is_plain_loop(last) else 0
     return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
 
 
 def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
-    """How many rows of each of the `runs` a task has, at least: where it reads several matrices
-    after each other (`_one_by_one`), enough for each of them to be a run."""
+    """The least number of rows of each run in a task. If it reads several matrices in turn
+    (`_one_by_one`), enough for each of them to be a run."""
     if len(sums) < 2:
         return 1
     within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(sums, last))
@@ -376,8 +380,8 @@ def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
-    """Vectors of a row that are summed side by side: where several rows come from memory side by
-    side (`_runs_side_by_side`) a line of each, and of one alone as many as of all of them."""
+    """How many vectors of a row are summed side by side. If several rows come from memory side by
+    side (`_runs_side_by_side`), a line of each; if one alone does, as many as of all of them."""
     if across is None or not _from_memory(plan, rows, last):
         return COPIES
     if not _in_runs(rows, last):
@@ -388,17 +392,17 @@ def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | Non
 
 
 def _share(rows: list[UOp], last: UOp) -> bool:
-    """Whether there is something that these sums read for each row again."""
+    """Whether these sums read anything again for each row."""
     loops = {r for row in rows for r in own_ranges(row)}
     return any(last not in n.ranges and n.ranges & loops for n in _reads(rows))
 
 
 def _runs_side_by_side(plan: Plan, runs: Mapping[str, list[str]]) -> None:
-    """Rows from memory are read as a few runs that go on side by side, each as long as it can be:
-    what all rows share is loaded for each of them at once, so that what is in flight comes from
-    memory, and a core's own prefetcher follows runs that go on from task to task. Neighbours would
-    be one run to it that is read in the wrong order, unless they take turns. `runs`: the loops over
-    them in each nest."""
+    """Reads rows from memory as a few parallel runs, each as long as possible. What all rows share
+    is loaded once for all of them, so that most loads in flight come from memory; and a core's
+    prefetcher follows runs that continue from task to task. It would see adjacent rows as one run
+    that is read in the wrong order, unless they are interleaved. `runs`: the loops over them in
+    each nest."""
     for nest, loops in runs.items():
         plan.innermost(nest, loops)
         plan.give("UNROLL", loops)
@@ -409,7 +413,8 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
 
 
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
-    """The vector runs along the reduced row; rows that share the other operand go together."""
+    """The vector runs along the reduced row; rows that share the other operand are computed
+    together."""
     in_cache = not _from_memory(plan, rows, last)
     if in_cache and size_of(last) >= COPIES and _share(rows, last):
         name = name_of(last)
@@ -417,10 +422,10 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
-    """Blocks of 4 x 4 vectors' squares, walked in the order of the writes: what passes the caches
-    is fast if a line is whole before many others are begun. Reads that don't go along the stored
-    row in steps can't be turned: there the vector runs along the reads, and the writes go lane by
-    lane."""
+    """Transposes blocks of 4 x 4 squares of vectors in the order of the writes: writes past the
+    caches are fast if a line is completed before many others are begun. Reads without constant
+    steps along the stored row can't be transposed: there the vector runs along the reads, and the
+    writes go lane by lane."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)

@@ -27,7 +27,7 @@ WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
 
 HARDLY_MORE = 1.02
-"""Times the cycles of the best panel."""
+"""Acceptable cycles, relative to the best panel."""
 
 
 def stretch_of(
@@ -36,8 +36,8 @@ def stretch_of(
     operands: Iterable[UOp],
     is_steady: Callable[[UOp, UOp], bool] = steady,
 ) -> int:
-    """Turns of `loop` within which every read of these operands moves in steady small steps, if
-    that is not so for the whole loop; 0: it is, or there are no stretches worth a vector."""
+    """The number of turns of `loop` within which every read of these operands advances in constant
+    small steps. 0 if that is the whole loop, or if the stretches are too short for a vector."""
     reads = {*reads_of(n for side in operands for n in side.toposort())}
     unsteady = [n for n in reads if not is_steady(n, loop)]
     lengths = {
@@ -58,8 +58,8 @@ def stretch_of(
 
 
 def unbroken(plan: Plan, nest: Nest) -> Nest:
-    """The nest with its last loop taken apart where accesses jump all together (images that lie
-    side by side along it), so that vectors run within the pieces and not lane by lane across."""
+    """Splits the nest's last loop where all accesses jump together (images side by side along it),
+    so that vectors run inside the pieces and not lane by lane across them."""
     if not nest.loops or not is_plain_loop(nest.loops[-1]):
         return nest
     last = nest.loops[-1]
@@ -75,9 +75,10 @@ def _in_steps(access: UOp, loop: UOp) -> bool:
 
 
 def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> int:
-    """Columns of a panel: whole stretches whose tiles take hardly more cycles than any others' over
-    all `rows` and `columns`, `depth` bytes each, in half of the private cache; rather narrow, but
-    wide enough for a register tile if any is."""
+    """The columns of a panel: whole stretches, such that tiles take hardly more cycles than with
+    any other choice over all `rows` and `columns`, and that `depth` bytes a column fit in half of
+    the private cache. Narrow panels are preferred, but wide enough for a register tile if
+    possible."""
     lanes, room = plan.lanes, plan.target.cache_l2 // 2
     most = max(stretch, min(columns, WIDEST_PANEL * lanes, room // depth))
 
@@ -93,8 +94,8 @@ def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> i
 
 
 def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[str, str]:
-    """Splits the loop `across` of a stage in stretches, and those in vectors whose last one would
-    reach into the next stretch. Returns the loops inside a stretch."""
+    """Splits the loop `across` of a stage into stretches, and these into vectors, the last of which
+    would reach into the next stretch. Returns the loops inside a stretch."""
     lanes = plan.lanes
     while lanes // 2 >= stretch:
         lanes //= 2

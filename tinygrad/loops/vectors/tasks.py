@@ -12,38 +12,39 @@ from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
 
 TASKS = 16
-"""A large kernel is cut into at least about so many tasks, whatever the number of cores."""
+"""A large kernel is split into at least about this many tasks, whatever the number of cores."""
 
 GRAIN = 16 << 10
-"""A task has at least about so many operations."""
+"""The least number of operations of a task, approximately."""
 
 LARGEST_TASK = 256 << 10
-"""Operations of a task, where there is plenty of work."""
+"""The operations of a task if there is plenty of work."""
 
 MANY_TASKS = 64
-"""Plenty of work is cut into about so many tasks."""
+"""Plenty of work is split into about this many tasks."""
 
 TASKS_WITH_BLOCKS = 8
-"""With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
+"""With fewer tasks than this, blocks of rows become tasks, although each packs the panels again."""
 
 
 def all_stages_depend_on(plan: Plan, name: str) -> bool:
-    """A task must not compute again what another one does: every stage depends on the loop."""
+    """Whether every stage depends on the loop: a task must not compute again what another one
+    does."""
     return all(any(name_of(r) == name for r in s.ranges) for s in plan.inner_stages)
 
 
 def all_reductions_depend_on(plan: Plan, name: str) -> bool:
-    """A task must not reduce a row again that another one reduces: all that stand directly in the
-    nest depend on the loop."""
+    """Whether all reductions that are directly in the nest depend on the loop: a task must not
+    reduce again a row that another task reduces."""
     top = set(plan.nest("store").loops)
     reductions = [n for n in plan.sums if n.ranges <= top]
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
 def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
-    """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations,
-    and a `multiple` of turns; a kernel too small for two tasks stays one. What some stores don't
-    count, but sum over, can't be tasks."""
+    """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations and a
+    `multiple` of turns. A kernel too small for two tasks stays one task. Loops that some stores sum
+    over can't be tasks."""
     loops = [plan.loops[n] for n in candidates]
     loops = [r for r in loops if role_of(r) == "LOOP" and _all_stores_count(plan, r)]
     total = work(plan.kernel)
@@ -70,8 +71,8 @@ def _all_stores_count(plan: Plan, loop: UOp) -> bool:
 
 
 def even_part(size: int, least: int, multiple: int = 1) -> int:
-    """A part of `size` of about `least` or a little more: a divisor if there is one near, else
-    such that the last part is nearly as large. It is a multiple of `multiple`."""
+    """A part of `size` that is `least` or a little more: a divisor if one is near, else such that
+    the last part is nearly as large. It is a multiple of `multiple`."""
     least = round_up(least, multiple)
     for part in range(least, min(size, 2 * least) + 1, multiple):
         if size % part == 0:
@@ -80,7 +81,7 @@ def even_part(size: int, least: int, multiple: int = 1) -> int:
 
 
 def fill_in_tasks(plan: Plan, name: str) -> None:
-    """The outermost loops of a fill become tasks, until there are enough for all cores."""
+    """Makes tasks of the outermost loops of a fill, until there are enough for all cores."""
     tasks = 1
     for loop in names(fill_order(plan.stages[name])):
         size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)

@@ -23,14 +23,14 @@ TILES = 2
 
 
 def fitting_tile(plan: Plan, nest: Nest, products: list[Product]) -> tuple[MatrixUnit, int] | None:
-    """The unit that computes this nest's product in tiles, if there is one and the product fills
-    its rows; and which factor is its first operand."""
+    """The unit that computes this nest's product in tiles, and the number of the factor that is its
+    first operand. None if there is no unit or the product doesn't fill its rows."""
     one = products[0]
     if len(products) > 1 or not nest.is_top or plan.stages or len(one.loops) > 1:
         return None
     own = {*names(nest.loops), *one.loops}
     if any(name_of(r) not in own for r in one.rows.ranges | one.columns.ranges):
-        return None  # a sum around it asks for it turn by turn
+        return None  # a sum around it needs it turn by turn
     found = unit_of(plan, name_of(nest.loops[-1]), one, is_tile=True)
     return found if found and size_of(one.row_loop) >= found[0].rows else None
 
@@ -63,7 +63,7 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
 
 
 def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
-    """[k][column tile][depth][column][pack]: a panel in the cache."""
+    """Packs the columns as [k][column tile][depth][column][pack]: a panel in the cache."""
     *outside, column = loops
     value = side_of(plan, "store", one, column, is_column=True)
     depth, *packs = one.depth

@@ -15,19 +15,20 @@ from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
 from tinygrad.uop.op import Ops
 
 FROM_MEMORY = 20
-"""Cycles in which a core gets a line from memory: a tile that is done with one sooner waits."""
+"""Cycles for a line from memory: a tile that needs lines faster waits for them."""
 
 TILES_A_TASK = 8
-"""Row tiles that share a packed panel, at least."""
+"""The least number of row tiles that share a packed panel."""
 
 
 class Tiling:
-    """The loops of a nest of products, whose names are n, split in n, n_in (panel), n_copies and
-    n_lanes (tile), and m, split in m, m_copies. Where a panel is one tile, n_in is n_copies.
+    """The loops of a nest of products, by name. The column loop n is split into n, n_in (panel),
+    n_copies and n_lanes (tile); the row loop m into m and m_copies. If a panel is one tile, n_in is
+    n_copies.
 
-    `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
-    columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
-    depends what is summed; `rows_once`: n goes inside of m, which takes each row from memory once
+    `panel`: columns of one turn of n: those of a tile (`height`, `width`) or of several. `stretch`:
+    columns along which reads have constant steps; 0: all. `edges`: loops of rows around m that the
+    summed part depends on. `rows_once`: n goes inside m, so that each row is read from memory once
     for all columns."""
 
     def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
@@ -60,8 +61,9 @@ class Tiling:
         self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
 
     def _wait(self, plan: Plan, products: list[Product]) -> bool:
-        """Whether tiles would wait for memory at every panel, which brings all rows again; and all
-        panels, or blocks of them, and the sums so far of all rows fit in the private cache."""
+        """Whether tiles would wait for memory at every panel, each of which reads all rows again;
+        and the private cache can hold all panels, or blocks of them, and the partial sums of all
+        rows."""
         (one, *others), target = products, plan.target
         if others or one.in_place or self.stretch or plan.kept or not self.nest.is_top:
             return False
@@ -76,12 +78,12 @@ class Tiling:
 
     @property
     def panels(self) -> list[str]:
-        """The loop over panels, if it is outside of the rows'."""
+        """The loop over panels, if it is outside of the rows' loop."""
         return [] if self.rows_once else [self.n]
 
     @property
     def together(self) -> int:
-        """Columns of the panels that are in use at the same time."""
+        """The columns of the panels that are in use at the same time."""
         return round_up(self.columns, self.width) if self.rows_once else self.panel
 
     @property
@@ -91,12 +93,12 @@ class Tiling:
 
 
 def _bytes_apart(products: list[Product]) -> int:
-    """From row to row, where the rows of all products are read where they lie; else 0."""
+    """The bytes from row to row, if the rows of all products are read where they lie; else 0."""
     if any(p.rows.op is not Ops.INDEX or p.row_steps != (1,) for p in products):
         return 0
     return (step(products[0].rows, products[0].row_loop) or 0) * products[0].rows.dtype.itemsize
 
 
 def is_transposed(plan: Plan, one: Product) -> bool:
-    """Whether the columns lie in memory along the reduction, so that packing transposes them."""
+    """Whether the columns are contiguous along the reduction, so that packing transposes them."""
     return 1 in one.column_steps and size_of(one.inner) >= plan.lanes
