@@ -85,6 +85,9 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (1, 1), 'uint64')\nb = given(2, (40, 1), 'uint64')\n"
     "c = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'prod')\n"
     "d = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'sum')\nc d",
+    # lanes beyond a staged row that lie further apart than the room behind the stage
+    "a = given(1, (2, 7), 'float32') @ given(37, (7, 17), 'float32')\n"
+    "b = given(462, (4, 2), 'float32') @ a\nb",
     # windows of a dtype that NumPy has no word for, seen without a kernel
     "a = given(1, (8, 7), 'fp8e5m2')\nb = a[::2, ::3]\nb",
     # no elements

@@ -221,20 +221,21 @@ class Access:
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
         """The mask of lanes and copies that are within their limits. Values beyond are never used,
-        so a mask is needed only where the load could leave the array. A staged array has room for
-        the copies that are certainly cut off."""
+        so a mask is needed only where the load could leave the array. A staged array has some room
+        for the copies that are certainly cut off."""
         memory, limited = read.src[0], self.integers.limited(read)
         if memory.op is Ops.STAGE and option(memory, "whole"):  # except for surplus lanes
             limited = tuple(r for r in limited if self.integers.lanes_of.get(r, 0) > size_of(r))
         mask = self.integers.valid(limited, copies)
-        if mask is not None and memory.op is Ops.PARAM:
-            low, high = self.integers.interval(flat_offset(read), copies)
-            is_there = low >= 0 and high < memory.arg[1]
-            return None if is_there and mask.op is not Ops.CONST else mask
         if mask is None:
             return None
+        low, high = self.integers.interval(flat_offset(read), copies)
+        if memory.op is Ops.PARAM:
+            is_there = low >= 0 and high < memory.arg[1]
+            return None if is_there and mask.op is not Ops.CONST else mask
+        is_there = high < elements(memory) + SLACK
         sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
-        return None if all(s.op is Ops.CONST for s in sources) else mask
+        return None if is_there and all(s.op is Ops.CONST for s in sources) else mask
 
     def _emit(self, address: Address, count: int, mask: UOp | None) -> UOp:
         memory = address.memory
