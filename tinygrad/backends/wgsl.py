@@ -458,8 +458,8 @@ class _Shader(Statements):
         driver that ends loops after a number of turns would count one for lanes without a fault,
         too."""
         pointer, failed, *operands = node.src
-        name, offset = self.words_of[self.places[pointer]], self.texts[pointer]
         whole = self.places[pointer]
+        name, offset = self.words_of[whole], self.texts[pointer]
         lock = f"{offset}+{whole.arg[1] * whole.dtype.itemsize // 4 - 1}"
         self.line(f"if ({self.ref(failed)}) {{ if (atomicExchange(&{name}[{lock}], 1u) == 0u) {{")
         for i, value in enumerate((f"{node.arg}u", *map(self.ref, operands))):
