@@ -349,9 +349,7 @@ class Movement(Conversion):
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
         """From `begin` to `end` of one axis."""
-        return self._boxed(
-            tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(self.shape))
-        )
+        return self._from(self._held.sliced(axis, begin, end))
 
     def _grown(self, axis: Sint, size: Sint) -> Self:
         """One axis of size 1 repeated."""
@@ -619,8 +617,7 @@ def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
 
     place, stride = everywhere(0), 1
     for axis in reversed(range(len(final))):
-        line = tuple(n if i == axis else 1 for i, n in enumerate(final))
-        count = UOp.arange(final[axis], node.device, kind).reshape(line).expand(final)
+        count = UOp.positions(final, axis, node.device, kind)
         place, stride = place + count * everywhere(stride), settled(stride * final[axis])
     indices: list[UOp] = []
     for size in reversed(shape):

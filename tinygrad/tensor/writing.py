@@ -467,26 +467,30 @@ class Writing(Autograd):
             self._family.root = root_of(self._uop)
             self._reads_with(value)
         else:
-            # storage, which is made if it is not there yet: the next version of all of it
             self._check_single(view, members)
-            before, bottom = view._store(), view._bottom
-            target = writable_part(view._value)
-            assert target.base is bottom, "a family has one bottom"
-            for step in steps_between(target, bottom):
-                step.known = None  # where a part was computed alone is no place to write to
-            new = value._value.detach() if silent else value._held
-            if not silent and before is not None and view.requires_grad is None:
-                # what is not overwritten keeps the way for gradients of the expression that it was
-                history = before.reshape(bottom.shape)
-                target = on_bottom(target, bottom, bottom.detach(history))
-            changed = target.assign(new)
-            supersede(bottom, changed.base)
-            if not is_detached(view._value):
-                view._uop = changed
+            view._write_to_storage(value, silent)
         for member, past, bottom in tape:  # the new value, and gradients as if it were the old one
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
             now = member._bottom.reshape(bottom.shape).detach(history)
             member.hold(on_bottom(past, bottom, now), taped=True)
+
+    def _write_to_storage(self, value: Self, silent: bool) -> None:
+        """The next version of all storage that this is a view of, with `value` here. The storage is
+        made, if it is not there yet."""
+        before, bottom = self._store(), self._bottom
+        target = writable_part(self._value)
+        assert target.base is bottom, "a family has one bottom"
+        for step in steps_between(target, bottom):
+            step.known = None  # where a part was computed alone is no place to write to
+        new = value._value.detach() if silent else value._held
+        if not silent and before is not None and self.requires_grad is None:
+            # what is not overwritten keeps the way for gradients of the expression that it was
+            history = before.reshape(bottom.shape)
+            target = on_bottom(target, bottom, bottom.detach(history))
+        changed = target.assign(new)
+        supersede(bottom, changed.base)
+        if not is_detached(self._value):
+            self._uop = changed
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Sees to it that no two elements of `view` are one in memory."""

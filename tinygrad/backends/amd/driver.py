@@ -12,7 +12,7 @@ from typing import Any
 
 from tinygrad.backends.amd.target import CHIPS, chip_of, chip_target
 from tinygrad.backends.cuda.device import NON_BLOCKING, Connection
-from tinygrad.backends.cuda.driver import Driver
+from tinygrad.backends.cuda.driver import Driver, first_library
 from tinygrad.base.errors import DeviceError
 
 LIBRARIES = {"win32": ("amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll")}
@@ -60,16 +60,9 @@ class KernelNode(ctypes.Structure):
 
 def open_library() -> Any:
     """The runtime library. Raises `DeviceError` if there is none."""
-    reasons = []
-    for name in LIBRARIES.get(sys.platform, LINUX):
-        try:
-            return ctypes.CDLL(name)
-        except OSError as error:
-            reasons.append(str(error))
-    raise DeviceError(
-        f"device AMD: no HIP library here ({reasons[0]}); it comes with AMD's ROCm, in a container "
-        "with --device=/dev/kfd --device=/dev/dri. DEV=CPU needs none"
-    )
+    source = "it comes with AMD's ROCm, in a container with --device=/dev/kfd --device=/dev/dri"
+    names = LIBRARIES.get(sys.platform, LINUX)
+    return first_library(names, "device AMD: no HIP library here", source)
 
 
 def connect(index: int) -> Connection:

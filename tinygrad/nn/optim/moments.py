@@ -49,7 +49,7 @@ class Moments(Optimizer):
             self._own([self.t])
 
     def _advance(self, i: int | None) -> list[Tensor]:
-        turns = [self._put(self._of(i, "t"), self._of(i, "t") + 1)] if "t" in self.numbers else []
+        turns = super()._advance(i)
         m, v = self._shares(i)
         if isinstance(self.b1, Tensor):  # PyTorch's: as if b1 had always been what it is now
             share = 1 - self.b1 ** turns[0]
@@ -73,10 +73,6 @@ class Moments(Optimizer):
         """What the averages of a parameter hold of the weight 1, beside them."""
         m, v = self._of(i, "m_share"), self._of(i, "v_share")
         return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
-
-    def _keep_largest(self, wanted: bool) -> None:
-        self.largest = self._zeros() if wanted else []
-        self._own(self.largest)
 
     def _decayed(self, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Both, after the parameter shrank, or what makes it shrink was added to its gradient."""
@@ -153,7 +149,8 @@ class Adam(Moments):
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
         self.decoupled_weight_decay = decoupled_weight_decay
-        self._keep_largest(amsgrad)
+        self.largest = self._zeros() if amsgrad else []
+        self._own(self.largest)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.decoupled_weight_decay:
@@ -165,7 +162,7 @@ class Adam(Moments):
         return moved_along(param, direction, self._lr(param)), state
 
 
-class AdamW(Moments):
+class AdamW(Adam):
     """Adam with decoupled weight decay: parameters shrink by lr·weight_decay each step, whatever
     their gradient.
 
@@ -203,12 +200,8 @@ class AdamW(Moments):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self._keep_largest(amsgrad)
-
-    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        direction, state = self._direction(i, grad)
-        return moved_along(param, direction, self._lr(param), self.weight_decay), state
+        more = {"decoupled_weight_decay": True, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, amsgrad, **more)
 
 
 class LAMB(Moments):
