@@ -33,7 +33,7 @@ class Expressions:
         self.storage = storage
         self.made: dict[tuple[UOp, Demand], UOp] = {}
         for node, demand in reversed(kernel.inlined):
-            made = self._element(node, demand)
+            made = ELEMENTS[node.op](self, node, demand)
             if made.origin is None:
                 made.origin = node.origin
             self.made[node, demand] = made
@@ -62,9 +62,6 @@ class Expressions:
             return made
         memory, offset = self.storage(node), offset_of(demand.where, node.shape)
         return memory.index(offset, gate=None if _is_inside(memory, offset) else demand.gate)
-
-    def _element(self, node: UOp, demand: Demand) -> UOp:
-        return ELEMENTS[node.op](self, node, demand)
 
     def _elementwise(self, node: UOp, demand: Demand) -> UOp:
         src = tuple([self.value(s, demand) for s in node.src])

@@ -258,15 +258,10 @@ def _index(walk: Sharding, node: UOp) -> Parts:
         gate = inside if len(at) == node.arg else inside & at.pop()
         at[along.axis] = moved
         read = local.with_src((local.src[0], *at, gate))
-        found.append(_broad(inside, read).where(read, read.const_like(-0.0)) if is_float else read)
+        shown = inside.broadcast_rows(read.shape)
+        found.append(shown.where(read, read.const_like(-0.0)) if is_float else read)
     made = _of_any(walk.nodes(table, along, count), found, [n.const_like(-0.0) for n in found])
     return Parts(made, None, "add")
-
-
-def _broad(gate: UOp, like: UOp) -> UOp:
-    """A gate with an element for each of the elements that are read."""
-    shape = gate.shape + (1,) * (like.ndim - gate.ndim)
-    return gate.reshape(shape).broadcast_to(like.shape)
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:

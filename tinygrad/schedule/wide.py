@@ -205,7 +205,8 @@ def _in_parts(node: UOp, cut: Cut) -> UOp:
             spans = [(begin, end) if i == axis else (0, n) for i, n in enumerate(source.shape)]
             at = [_within(index, *span) for index, span in zip(indices, spans, strict=False)]
             new = node.with_src((part, *at, *indices[node.arg :]))
-            made = new if made is None else _chosen(indices[axis] >= begin, new, made)
+            is_here: UOp = indices[axis] >= begin
+            made = new if made is None else is_here.broadcast_rows(new.shape).where(new, made)
         made = made.contiguous()
     assert made is not None
     return made if made.dtype is node.dtype else made.cast(node.dtype)
@@ -300,9 +301,3 @@ def _within(index: UOp, begin: int, end: int) -> UOp:
         return index.const_like(0)
     at = index.cast(dtypes.int32 if end < 1 << 31 else dtypes.int64)
     return -((-(at - begin).maximum(0)).maximum(begin + 1 - end))
-
-
-def _chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
-    """Rows of one value where a row's condition holds, else of the other."""
-    ones = (1,) * (one.ndim - condition.ndim)
-    return condition.reshape((*condition.shape, *ones)).broadcast_to(one.shape).where(one, other)

@@ -103,13 +103,13 @@ def _has_leaf(family: list[Any]) -> bool:
 
 
 def _is_lone(tensor: Core) -> bool:
-    """Whether it is only promised, and neither a view nor looked at by one."""
+    """Whether this is only promised, is no view, and has no views."""
     it = tensor._source
     return type(it) is Promise and it.stored is it and not (it.is_computed or tensor._kin)
 
 
 def _is_all(place: Version) -> bool:
-    """Whether it is all elements of storage, in their order."""
+    """Whether this is all of some storage, its elements in order."""
     steps = steps_between(place.view, place.base)
     return place.base.op is Ops.BUFFER and all([step.op is Ops.RESHAPE for step in steps])
 
@@ -341,14 +341,14 @@ class Writing(Autograd):
         return given._broadcast_to(shape)
 
     def _is_mask(self, indices: Any) -> bool:
-        """Whether a single mask is all there is: then nothing needs to be read."""
+        """Whether the index is a single mask, so that nothing needs to be read."""
         if isinstance(indices, (tuple, list)) or not hasattr(indices, "dtype"):
             return False
         mask = self._tensor(indices)
         return mask.dtype is dtypes.bool and mask.shape == self.shape[: mask.ndim] != ()
 
     def _masked(self, mask: Self, value: Self) -> Self:
-        """This with `value` where `mask` is true."""
+        """This, with `value` where `mask` is true."""
         rest = self.shape[mask.ndim :]
         whole = mask.reshape(mask.shape + (1,) * len(rest))
         if value.ndim <= len(rest) or value.shape[0] == 1:  # one for all
@@ -368,7 +368,7 @@ class Writing(Autograd):
         return wanted.where(picked, self)
 
     def _scattered(self, tensors: list[tuple[int, Any]], places: list[int], value: Self) -> Self:
-        """This with `value` written where the tensors say."""
+        """This, with `value` written at the places that the index tensors name."""
         axes = [axis for axis, _ in tensors]
         rest = [i for i in range(self.ndim) if i not in axes]
         nodes, shape = self._checked(tensors)
@@ -493,7 +493,8 @@ class Writing(Autograd):
             self._uop = changed
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
-        """Sees to it that no two elements of `view` are one in memory."""
+        """Makes sure that no two elements of `view` are the same one in memory: by a copy, or an
+        error if other tensors look at it."""
         if not repeats(view._value, view._bottom):
             return
         if any(member is not view for member in members):
@@ -518,7 +519,7 @@ class Writing(Autograd):
         return None
 
     def _unshare(self, base: UOp) -> None:
-        """A buffer of its own for this and the views made of it."""
+        """Gives this, and the views made of it, a buffer of their own."""
         own = own_copy(base)
         self._rebase(base, own)
         join(own, self._family)

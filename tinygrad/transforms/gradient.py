@@ -221,8 +221,7 @@ def _running(node: UOp, g: UOp) -> Gradients:
 def _index(node: UOp, g: UOp) -> Gradients:
     x, indices, gates = node.src[0], node.src[1 : 1 + node.arg], node.src[1 + node.arg :]
     for gate in gates:
-        shape = gate.shape + (1,) * (g.ndim - gate.ndim)
-        g = gate.reshape(shape).expand(g.shape).where(g, g.const_like(0))
+        g = gate.broadcast_rows(g.shape).where(g, g.const_like(0))
     of_x = x.const_like(0).scatter("add", g, *indices)
     return (of_x, *(None for _ in node.src[1:]))
 

@@ -326,6 +326,10 @@ class UOp(Questions):
         own = self.shape
         return self.reshape((1,) * (len(shape) - len(own)) + own).expand(shape)
 
+    def broadcast_rows(self, shape: tuple[Any, ...]) -> UOp:
+        """New axes of size 1 behind, then expanded: each element is there for a whole row."""
+        return self.reshape(self.shape + (1,) * (len(shape) - self.ndim)).expand(shape)
+
     def permute(self, axes: tuple[int, ...]) -> UOp:
         if axes == tuple(range(len(axes))):
             return self

@@ -88,8 +88,9 @@ def connect(index: int) -> Connection:
 
 
 def architecture_of(library: Any, index: int) -> str:
-    """A chip's name. It stands somewhere in the properties, whose layout depends on the version:
-    the last word that looks like one, since a card may be called by it too."""
+    """A chip's name, such as gfx1100. It is somewhere in the properties, whose layout depends on
+    the version of the library. The last word that looks like a chip's name is it: an earlier one
+    may be a part of the card's name."""
     found = next(getattr(library, name) for name in PROPERTIES if hasattr(library, name))
     found.argtypes, found.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_int
     properties = ctypes.create_string_buffer(ROOM)

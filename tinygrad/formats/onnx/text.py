@@ -84,9 +84,9 @@ def _pool_of(pool: Sequence[Any], starts: Sequence[int]) -> dict[Gram, None]:
     return found
 
 
-def _grams_of(row: Sequence[Any], lengths: range, most_skipped: int) -> Iterator[Gram]:
+def _grams_of(row: Sequence[Any], shortest: int, longest: int, most_skipped: int) -> Iterator[Gram]:
     """The n-grams of these lengths in a row, with up to so many items left out between two."""
-    for length in lengths:
+    for length in range(shortest, min(longest, len(row)) + 1):
         steps = min(most_skipped, len(row)) + 1 if length > 1 else 1
         for step in range(1, steps + 1):
             for start in range(len(row) - (length - 1) * step):
@@ -114,9 +114,9 @@ def _count_grams(
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     checked(len(rows) * size)
     counts = np.zeros((len(rows), size), np.float32)
-    lengths = range(min_gram_length, max_gram_length + 1)
+    which = min_gram_length, max_gram_length, max_skip_count
     for out, row in zip(counts, rows.tolist(), strict=True):
-        for gram in _grams_of(row, lengths, max_skip_count):
+        for gram in _grams_of(row, *which):
             if gram in places:
                 out[places[gram]] += 1
     factors = np.ones(size, np.float32)

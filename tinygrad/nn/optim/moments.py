@@ -19,7 +19,6 @@ class Moments(Optimizer):
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
     inertia = "b1"
-    decoupled_weight_decay = False
 
     def __init__(
         self,
@@ -31,11 +30,13 @@ class Moments(Optimizer):
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
         *,
+        decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, maximize)
         b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
+        self.decoupled_weight_decay = decoupled_weight_decay
         self.b1: float | Tensor = b1
         self.b2 = b2
         self.eps = eps
@@ -147,19 +148,17 @@ class Adam(Moments):
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
+        more = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, **more)
         self.largest = self._zeros() if amsgrad else []
         self._own(self.largest)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.decoupled_weight_decay:
-            direction, state = self._direction(i, grad)
-            return moved_along(param, direction, self._lr(param), self.weight_decay), state
-        if self.weight_decay:
+        decay = self.weight_decay if self.decoupled_weight_decay else 0.0
+        if self.weight_decay and not decay:
             grad = grad + self.weight_decay * param
         direction, state = self._direction(i, grad)
-        return moved_along(param, direction, self._lr(param)), state
+        return moved_along(param, direction, self._lr(param), decay), state
 
 
 class AdamW(Adam):
@@ -337,8 +336,8 @@ class NAdam(Moments):
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
+        more = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, **more)
         self.momentum_decay = momentum_decay
         self.mu_product = self._number(1.0)
         self._own([self.mu_product])
@@ -386,22 +385,6 @@ class RAdam(Moments):
     """
 
     numbers = (*Moments.numbers, "t")
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] | None = None,
-        *,
-        decoupled_weight_decay: bool = False,
-        maximize: bool = False,
-    ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         param, grad = self._decayed(param, grad)
