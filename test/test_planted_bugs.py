@@ -23,8 +23,8 @@ FIRST = 20_000  # a seed that no other test begins with
 PLANTED = {  # name → (module, what stands there, what is planted)
     "a rule that forgets its guard": (
         "tinygrad.simplify.boolean",
-        "lambda all, x, w: x.vmax < w.vmin",
-        "lambda all, x, w: x.vmax <= w.vmin",
+        "return x.vmax < w.vmin",
+        "return x.vmax <= w.vmin",
     ),
     "padding that begins one element late": (
         "tinygrad.schedule.movement",

@@ -37,11 +37,7 @@ ON_BOOLS = BINARY | {Ops.ADD: "|", Ops.MUL: "&", Ops.MAX: "|"}
 CHAINED = frozenset((Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR))  # (a+b)+c is a+b+c
 COMPARES = frozenset((Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ))
 # On vectors of bools, whose lanes are 0 or -1.
-ON_BOOL_VECTORS = {
-    Ops.CMPLT: "(~{0}&{1})",
-    Ops.CMPNE: "({0}^{1})",
-    Ops.CMPEQ: "(~({0}^{1}))",
-}
+ON_BOOL_VECTORS = {Ops.CMPLT: "(~{0}&{1})", Ops.CMPNE: "({0}^{1})", Ops.CMPEQ: "(~({0}^{1}))"}
 FUNCTIONS = {
     Ops.SQRT: "sqrt",
     Ops.TRUNC: "trunc",

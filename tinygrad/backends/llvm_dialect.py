@@ -66,10 +66,7 @@ PTX = Dialect(
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     declared=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",),
     # a mask of all lanes, and 31: the exchange is within 32
-    exchange=(
-        "llvm.nvvm.shfl.sync.bfly.i32",
-        ("i32 -1", "i32 {value}", "i32 {mask}", "i32 31"),
-    ),
+    exchange=("llvm.nvvm.shfl.sync.bfly.i32", ("i32 -1", "i32 {value}", "i32 {mask}", "i32 31")),
     static_local=48 << 10,
     short_index=True,
 )

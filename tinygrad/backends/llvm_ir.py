@@ -406,34 +406,41 @@ class _Function(Writer):
         self.names[node] = self.emit(f"add {kind} {product}, {sources[2]}")
 
     def maximum(self, node: UOp) -> None:
-        """On floats the hardware's maximum, which returns its second operand if one is NaN,
-        followed by a selection of the first if that is NaN: that is off the critical path of an
-        accumulator, which is second. If zeros may meet, an operation that respects their signs:
-        AVX-512's range, AVX's minimum of the negated operands, or LLVM's maximum."""
+        """Of floats, an accumulator is the second operand."""
         first, second = node.src
         if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
             first, second = second, first
         kind, a, b = self.type(node.dtype), self.ref(first), self.ref(second)
         family = kind_of(node.dtype)
         if family == BOOL:
-            self.names[node] = self.emit(f"or {kind} {a}, {b}")
+            larger = self.emit(f"or {kind} {a}, {b}")
         elif family != FLOAT:
-            self.names[node] = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
-        elif zeros_may_meet(node) and node.dtype in self.ranges:
-            self.names[node] = self._range(node.dtype, a, b)
-        elif zeros_may_meet(node) and self.by_least and node.dtype in BITS_OF_A_VECTOR:
-            self.names[node] = self._negated_least(node.dtype, a, b)
-        elif zeros_may_meet(node) and self.by_least and node.dtype in ONE_IN_A_VECTOR:
-            self.names[node] = self._least_of_one(node.dtype, a, b)
+            larger = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
         elif zeros_may_meet(node):
-            self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
+            larger = self._maximum_with_signs(node.dtype, a, b)
         else:
-            above = self.emit(f"fcmp ogt {kind} {a}, {b}")
-            larger = self.choose(node.dtype, above, a, b)
-            if not is_number(first) or has_nan(first):
-                unordered = self.emit(f"fcmp uno {kind} {a}, {a}")
-                larger = self.choose(node.dtype, unordered, a, larger)
-            self.names[node] = larger
+            larger = self._maximum(node.dtype, a, b, not is_number(first) or has_nan(first))
+        self.names[node] = larger
+
+    def _maximum(self, dtype: DType, a: str, b: str, may_be_nan: bool) -> str:
+        """The hardware's maximum, which returns its second operand if one is NaN, followed by a
+        selection of the first if that is NaN: that is off the critical path of an accumulator."""
+        kind = self.type(dtype)
+        larger = self.choose(dtype, self.emit(f"fcmp ogt {kind} {a}, {b}"), a, b)
+        if not may_be_nan:
+            return larger
+        return self.choose(dtype, self.emit(f"fcmp uno {kind} {a}, {a}"), a, larger)
+
+    def _maximum_with_signs(self, dtype: DType, a: str, b: str) -> str:
+        """Where zeros may meet, an operation that respects their signs: AVX-512's range, AVX's
+        minimum of the negated operands, or LLVM's maximum."""
+        if dtype in self.ranges:
+            return self._range(dtype, a, b)
+        if self.by_least and dtype in BITS_OF_A_VECTOR:
+            return self._negated_least(dtype, a, b)
+        if self.by_least and dtype in ONE_IN_A_VECTOR:
+            return self._least_of_one(dtype, a, b)
+        return self.intrinsic("llvm.maximum", dtype, a, b)
 
     def _range(self, dtype: DType, a: str, b: str) -> str:
         """The larger by AVX-512's instruction, which respects the signs of zeros but prefers a

@@ -4,7 +4,7 @@ row only where the target has its feature; elsewhere LLVM would end the process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tinygrad.backends.llvm_text import Writer, is_number
 from tinygrad.backends.llvm_warp import begin_products, multiply_in_warp
@@ -104,28 +104,23 @@ class TileRegisters:
         """Whether this instruction works on tiles; if so it is emitted."""
         if not self.values:
             return False
-        if node.op is Ops.RANGE:
-            self._open(node)
-        elif node.op is Ops.END:
-            self._close(node)
-        elif node.op is Ops.STORE and node.src[1] in self.values:
-            self._move("tilestored64", node.src[1], node.src[0])
-            self._release(node.src[1])
-            return True
-        elif node not in self.values:
+        if node.op in (Ops.RANGE, Ops.END):  # loops are also everybody else's
+            (self._open if node.op is Ops.RANGE else self._close)(node)
             return False
-        elif node.op is Ops.LOAD:
-            self._take(node)
-            self.depths[node] = len(self.waiting)
-            self._move("tileloadd64", node, node.src[0])
-            return True
-        elif node.op is Ops.WMMA:
-            self._multiply(node)
-            return True
-        else:
-            assert node.op is Ops.CARRY, f"{node.op!r} of a tile"
-            return True
-        return False
+        is_stored = node.op is Ops.STORE and node.src[1] in self.values
+        if not is_stored and node not in self.values:
+            return False
+        WRITTEN[node.op](self, node)
+        return True
+
+    def _load(self, node: UOp) -> None:
+        self._take(node)
+        self.depths[node] = len(self.waiting)
+        self._move("tileloadd64", node, node.src[0])
+
+    def _store(self, node: UOp) -> None:
+        self._move("tilestored64", node.src[1], node.src[0])
+        self._release(node.src[1])
 
     def _open(self, loop: UOp) -> None:
         for carry, _ in self.carried.get(loop, ()):
@@ -176,3 +171,11 @@ class TileRegisters:
 
     def _call(self, name: str, *arguments: str, types: str) -> str:
         return "  " + self.writer.call(f"llvm.x86.{name}", "void", *arguments, types=types)
+
+
+WRITTEN: dict[Ops, Callable[[TileRegisters, UOp], None]] = {
+    Ops.LOAD: TileRegisters._load,
+    Ops.STORE: TileRegisters._store,
+    Ops.WMMA: TileRegisters._multiply,
+    Ops.CARRY: lambda registers, node: None,  # its loop has begun it
+}

@@ -37,6 +37,11 @@ class Presence:
     lost: str = ""
     process: int = field(default_factory=os.getpid)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the device can be asked anything, from this process."""
+        return not self.lost and os.getpid() == self.process
+
     def check(self) -> None:
         """DeviceError on a lost device, or in a forked child: a driver's threads don't survive a
         fork, so a child would wait for them for ever."""

@@ -494,34 +494,12 @@ def ctc_loss(
     counts = _whole_numbers(target_lengths, log_probs.device)
     labels = _rows_of_labels(targets, counts)
     counts = _counts("target_lengths", counts, labels.shape[1])
-    width = 2 * labels.shape[1] + 1
-    # blanks before, between and after the labels
-    spread = Tensor.stack(labels.full_like(blank), labels, dim=-1).flatten(1)
-    spread = (
-        spread.cat(labels.full_like(blank)[:, :1], dim=1) if width > 1 else _blanks(labels, blank)
-    )
-    place = Tensor.arange(width, device=log_probs.device)
-    two_back = spread.pad((2, 0))[:, :width]
-    skips = spread.ne(blank) & spread.ne(two_back) & (place >= 2)
+    spread = _with_blanks(labels, blank)  # (N, width)
+    place = Tensor.arange(spread.shape[1], device=log_probs.device)
     inside = place <= 2 * counts.unsqueeze(1)  # (N, width)
-    index = spread.unsqueeze(0).expand(length, batch, width)
+    index = spread.unsqueeze(0).expand(length, batch, spread.shape[1])
     seen = log_probs.gather(2, index).maximum(FLOOR)  # (length, N, width)
-    begin = (place < 2).where(inside.where(seen[0], FLOOR), FLOOR)
-    # before the first turn only nothing is said
-    begin = (lengths > 0).unsqueeze(1).where(begin, place.eq(0).where(0.0, FLOOR))
-
-    def turn(before: Tensor, now: Tensor, at: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        one = before.pad((1, 0), value=FLOOR)[:, :width]
-        two = skips.where(before.pad((2, 0), value=FLOOR)[:, :width], FLOOR)
-        top = before.maximum(one).maximum(two)
-        total = (before - top).exp() + (one - top).exp() + (two - top).exp()
-        after = inside.where((top + total.log() + now).maximum(FLOOR), FLOOR)
-        return [(at < lengths).unsqueeze(1).where(after, before)], []
-
-    turns = Tensor.arange(1, max(length, 1), device=log_probs.device)
-    last = begin
-    if length > 1:
-        last = scan(turn, [begin], [seen[1:], turns.cast(lengths.dtype)])[0][0]
+    last = _chances(seen, spread, blank, inside, lengths)
     at_end = place.eq(2 * counts.unsqueeze(1)) | place.eq(2 * counts.unsqueeze(1) - 1)
     ends = at_end.where(last, FLOOR)
     loss = -ends.logsumexp(1)
@@ -549,8 +527,44 @@ def _without_a_direction(loss: Tensor, log_probs: Tensor, fits: Tensor, lengths:
     return loss
 
 
-def _blanks(labels: Tensor, blank: int) -> Tensor:
-    return Tensor.full((labels.shape[0], 1), blank, dtype=labels.dtype, device=labels.device)
+def _with_blanks(labels: Tensor, blank: int) -> Tensor:
+    """The labels with blanks before, between and after them, (N, 2·labels + 1)."""
+    end = Tensor.full((labels.shape[0], 1), blank, dtype=labels.dtype, device=labels.device)
+    if not labels.shape[1]:
+        return end
+    return Tensor.stack(labels.full_like(blank), labels, dim=-1).flatten(1).cat(end, dim=1)
+
+
+def _chances(seen: Tensor, spread: Tensor, blank: int, inside: Tensor, lengths: Tensor) -> Tensor:
+    """The log of the probability of all alignments that end at each place, (N, width).
+
+    Args:
+        seen: the log of the probability of what is at each place, (length, N, width).
+        spread: the labels with blanks, (N, width).
+        blank: the class that stands for no label.
+        inside: whether a place is one of a sample's labels, (N, width).
+        lengths: how many turns of each sequence count, (N,).
+    """
+    length, _, width = seen.shape
+    place = Tensor.arange(width, device=seen.device)
+    two_back = spread.pad((2, 0))[:, :width]
+    skips = spread.ne(blank) & spread.ne(two_back) & (place >= 2)
+    begin = (place < 2).where(inside.where(seen[0], FLOOR), FLOOR)
+    # before the first turn only nothing is said
+    begin = (lengths > 0).unsqueeze(1).where(begin, place.eq(0).where(0.0, FLOOR))
+
+    def turn(before: Tensor, now: Tensor, at: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        one = before.pad((1, 0), value=FLOOR)[:, :width]
+        two = skips.where(before.pad((2, 0), value=FLOOR)[:, :width], FLOOR)
+        top = before.maximum(one).maximum(two)
+        total = (before - top).exp() + (one - top).exp() + (two - top).exp()
+        after = inside.where((top + total.log() + now).maximum(FLOOR), FLOOR)
+        return [(at < lengths).unsqueeze(1).where(after, before)], []
+
+    if length <= 1:
+        return begin
+    turns = Tensor.arange(1, length, device=seen.device)
+    return scan(turn, [begin], [seen[1:], turns.cast(lengths.dtype)])[0][0]
 
 
 def _whole_numbers(given: Tensor | list[int] | int, device: str | tuple[str, ...]) -> Tensor:

@@ -265,10 +265,7 @@ class Recurrent:
     ) -> tuple[State, Tensor]:
         """One layer in one direction over x (length, N, features). Where a sequence has not begun
         yet, or has ended, its state stays the same."""
-        weight_ih, weight_hh = (
-            getattr(self, f"weight_ih_{name}"),
-            getattr(self, f"weight_hh_{name}"),
-        )
+        weight_ih, weight_hh = (getattr(self, f"weight_{k}_{name}") for k in ("ih", "hh"))
         bias_ih, bias_hh = (getattr(self, f"bias_{k}_{name}", None) for k in ("ih", "hh"))
         shown = getattr(self, f"weight_hr_{name}", None)
         given = x.linear(weight_ih.T, bias_ih)  # (length, N, gates·hidden)
@@ -279,7 +276,25 @@ class Recurrent:
         return tuple(last), outputs
 
 
-class RNN(Recurrent):
+class OfOneState(Recurrent):
+    """Whose state is one tensor."""
+
+    @overload
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(
+        self, x: PackedSequence, hidden: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    def __call__(self, x: Input, hidden: Tensor | None = None) -> tuple[Any, Tensor]:
+        """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
+        the last state (layers·directions, batch, hidden)."""
+        outputs, last = self._run(x, None if hidden is None else [hidden])
+        return outputs, last[0]
+
+
+class RNN(OfOneState):
     """Layers of `RNNCell` over a sequence.
 
     Args:
@@ -319,22 +334,8 @@ class RNN(Recurrent):
     def _rule(self) -> str:
         return self.nonlinearity
 
-    @overload
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
-    @overload
-    def __call__(
-        self, x: PackedSequence, hidden: Tensor | None = None
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    def __call__(self, x: Input, hidden: Tensor | None = None) -> tuple[Any, Tensor]:
-        """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
-        the last state (layers·directions, batch, hidden)."""
-        outputs, last = self._run(x, None if hidden is None else [hidden])
-        return outputs, last[0]
-
-
-class GRU(Recurrent):
+class GRU(OfOneState):
     """Layers of `GRUCell` over a sequence. Arguments as for `RNN`.
 
     >>> outputs, last = GRU(3, 5, bidirectional=True)(Tensor.ones(7, 2, 3))
@@ -343,20 +344,6 @@ class GRU(Recurrent):
     """
 
     cell = GRUCell
-
-    @overload
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def __call__(
-        self, x: PackedSequence, hidden: Tensor | None = None
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    def __call__(self, x: Input, hidden: Tensor | None = None) -> tuple[Any, Tensor]:
-        """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
-        the last state (layers·directions, batch, hidden)."""
-        outputs, last = self._run(x, None if hidden is None else [hidden])
-        return outputs, last[0]
 
 
 class LSTM(Recurrent):

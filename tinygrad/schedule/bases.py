@@ -1,4 +1,12 @@
-"""What must lie in memory for a value to be read there: the storage below a view."""
+"""What must lie in memory for a value to be read there: the storage below a view.
+
+node.base         below all movement
+memory_base       and below DETACH: so any element can be read by its address
+contiguous_base   below RESHAPE and DETACH: so elements are in memory in the node's order
+stored_base       below movement that copies nothing: so the node is a view of storage
+previous_version  of what an ASSIGN or SCATTER makes: what it overwrites
+storage_home      the first of all versions that lived in the same place
+"""
 
 from __future__ import annotations
 

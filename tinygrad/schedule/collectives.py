@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tinygrad.base.settings import RING, RING_BYTES
-from tinygrad.schedule.in_parts import concatenated, sliced
+from tinygrad.schedule.in_parts import concatenated
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
@@ -69,7 +69,7 @@ def _around_a_ring(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
     got: list[list[UOp]] = [[] for _ in names]  # each device's chunks, in order
     for chunk in range(count):
         box = bounds[chunk], bounds[chunk + 1]
-        pieces = [sliced(part, 0, *box) for part in flat]
+        pieces = [part.sliced(0, *box) for part in flat]
         held = reduced_to(chunk, pieces, names, monoid)
         at = {chunk: held}
         for turn in range(1, count):
@@ -140,7 +140,7 @@ def _as_one(bucket: Sequence[Reduction], known: dict[UOp, UOp]) -> dict[UOp, UOp
         lined.append(joined([part.reshape((part.size,)) for part in parts], 0))
     found = all_reduce(tuple(lined), names, monoid)
     return {
-        old: sliced(whole, 0, begin, end).reshape(old.shape)
+        old: whole.sliced(0, begin, end).reshape(old.shape)
         for one, begin, end in zip(bucket, ends[:-1], ends[1:], strict=True)
         for old, whole in zip(one.results, found, strict=True)
     }

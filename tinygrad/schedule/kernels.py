@@ -290,38 +290,29 @@ class _Planner:
     def _kernel_step(self, stores: list[UOp], origin: str | None) -> Step:
         """Slots are numbered by storage, results first; ranges and variables are named in order, so
         that equal kernels are identical."""
-        sink = UOp.sink(*stores)
-        order = sink.toposort()
-        params = [s.src[0].src[0] for s in stores]
-        params += [n for n in order if n.op is Ops.PARAM]
-        slots: dict[int, int] = {}
-        for param in params:
-            slots.setdefault(self._slot_storage(param), len(slots))
+        order = UOp.sink(*stores).toposort()
+        params, variables, ranges = (
+            [node for node in order if node.op is op]
+            for op in (Ops.PARAM, Ops.DEFINE_VAR, Ops.RANGE)
+        )
+        written = dict.fromkeys(self._slot_storage(store.src[0].src[0]) for store in stores)
+        storages = tuple({**written, **dict.fromkeys(map(self._slot_storage, params))})
         changes: dict[UOp, UOp] = {}
-        loops = dict.fromkeys(stores[0].src[2:])
-        variables: list[str] = []
-        for node in order:
-            if node.op is Ops.PARAM:
-                slot = slots[self._slot_storage(node)]
-                changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
-            elif node.op is Ops.DEFINE_VAR:
-                name, *bounds = node.arg
-                changes[node] = node.replace(arg=(variable_name(len(variables)), *bounds))
-                variables.append(name)
-            elif node.op is Ops.RANGE:
-                loops.setdefault(node)
-        outer = len(stores[0].src) - 2
-        for i, loop in enumerate(loops):
-            name = f"i{i}" if i < outer else f"k{i - outer}"
+        for node in params:
+            slot = storages.index(self._slot_storage(node))
+            changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
+        for i, node in enumerate(variables):
+            changes[node] = node.replace(arg=(variable_name(i), *node.arg[1:]))
+        outer = stores[0].src[2:]
+        for i, loop in enumerate(dict.fromkeys((*outer, *ranges))):
+            name = f"i{i}" if i < len(outer) else f"k{i - len(outer)}"
             ends = tuple(end.substitute(changes) for end in loop.src) if variables else loop.src
             changes[loop] = UOp(Ops.RANGE, loop.dtype, ends, (name, loop.arg[1]))
         ast, kept = self._finished(_renamed(order, changes))
-        storages = tuple(slots)
         device = self.storages[storages[0]].device
-        written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
         used = tuple(storages[slot] for slot in kept)
-        named = tuple(variables)
-        return Step(Ops.KERNEL, device, used, written, ast, None, origin, named)
+        names = tuple(node.arg[0] for node in variables)
+        return Step(Ops.KERNEL, device, used, len(written), ast, None, origin, names)
 
     def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
         """The simplified kernel with its remaining slots renumbered, and their old numbers. Equal

@@ -33,7 +33,7 @@ class Expressions:
         self.storage = storage
         self.made: dict[tuple[UOp, Demand], UOp] = {}
         for node, demand in reversed(kernel.inlined):
-            made = self._element(node, demand)
+            made = ELEMENTS[node.op](self, node, demand)
             if made.origin is None:
                 made.origin = node.origin
             self.made[node, demand] = made
@@ -63,35 +63,19 @@ class Expressions:
         memory, offset = self.storage(node), offset_of(demand.where, node.shape)
         return memory.index(offset, gate=None if _is_inside(memory, offset) else demand.gate)
 
-    def _element(self, node: UOp, demand: Demand) -> UOp:
-        op = node.op
-        if op in GroupOp.Elementwise:
-            src = tuple([self.value(s, demand) for s in node.src])
-            if op is Ops.CHECK and demand.gate is not None:  # what is not needed may be anything
-                src = (src[0], demand.gate.where(src[1], src[1].const_like(True)))
-            return UOp(op, node.dtype, src, node.arg)
-        if op in GroupOp.Movement:
-            return self._moved(node, demand)
-        if op in (Ops.REDUCE_AXIS, Ops.FOLD):
-            return self._reduced(node, demand)
-        if op is Ops.CONST:
-            return UOp.const(node.dtype, node.arg)
-        if op is Ops.ARANGE:
-            return demand.where[0].cast(node.dtype)
-        if op is Ops.RUNNING:
-            monoid, axis = node.arg
-            return UOp(
-                op, node.dtype, (self.value(node.src[0], demand), demand.where[axis]), monoid
-            )
-        if op is Ops.INDEX:
-            return self._gathered(node, demand)
-        if op is Ops.SCATTER:
-            return self._combined(node, demand)
-        if op is Ops.ASSIGN:
-            return self.value(node.src[1], demand)
-        if op in (Ops.DETACH, Ops.CONTIGUOUS):
-            return self.value(node.src[0], demand)
-        return node  # DEFINE_VAR
+    def _elementwise(self, node: UOp, demand: Demand) -> UOp:
+        src = tuple([self.value(s, demand) for s in node.src])
+        if node.op is Ops.CHECK and demand.gate is not None:  # what is not needed may be anything
+            src = (src[0], demand.gate.where(src[1], src[1].const_like(True)))
+        return UOp(node.op, node.dtype, src, node.arg)
+
+    def _same(self, node: UOp, demand: Demand) -> UOp:
+        return self.value(node.src[0], demand)
+
+    def _running(self, node: UOp, demand: Demand) -> UOp:
+        monoid, axis = node.arg
+        src = self.value(node.src[0], demand), demand.where[axis]
+        return UOp(Ops.RUNNING, node.dtype, src, monoid)
 
     def _moved(self, node: UOp, demand: Demand) -> UOp:
         inner, condition, _ = self.demands.links[node, demand]
@@ -132,6 +116,24 @@ class Expressions:
             return update
         old = self.storage(node).index(self._scattered(node, demand))
         return old.alu(MONOIDS[node.arg[0]].combine, update)
+
+
+ELEMENTS: dict[Ops, Callable[[Expressions, UOp, Demand], UOp]] = {
+    **dict.fromkeys(GroupOp.Elementwise, Expressions._elementwise),
+    **dict.fromkeys(GroupOp.Movement, Expressions._moved),
+    Ops.CONST: lambda _, node, demand: UOp.const(node.dtype, node.arg),
+    **dict.fromkeys((Ops.DEFINE_VAR, Ops.BIND), lambda _, node, demand: node),
+    Ops.ARANGE: lambda _, node, demand: demand.where[0].cast(node.dtype),
+    Ops.REDUCE_AXIS: Expressions._reduced,
+    Ops.FOLD: Expressions._reduced,
+    Ops.RUNNING: Expressions._running,
+    Ops.INDEX: Expressions._gathered,
+    Ops.SCATTER: Expressions._combined,
+    Ops.ASSIGN: lambda kernel, node, demand: kernel.value(node.src[1], demand),
+    Ops.DETACH: Expressions._same,
+    Ops.CONTIGUOUS: Expressions._same,
+}
+"""What an inlined node is in a kernel."""
 
 
 def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:

@@ -81,6 +81,15 @@ class Reader(NamedTuple):
     contexts: list[tuple[UOp, ...]]
 
 
+class Row(NamedTuple):
+    """What a kernel keeps: the elements of a row, how often one would be computed if it weren't
+    kept, and whether blocks of rows are possible, which requires a single loop along the row."""
+
+    elements: int
+    redone: int
+    in_blocks: bool
+
+
 Products = dict[UOp, dict[UOp, Product]]
 """For each node the products that it depends on elementwise and by movement."""
 
@@ -152,34 +161,47 @@ def are_kept(
     `longest_row` elements; or, for rows of any length, computes it in the registers of units, if it
     only reduces rows. `made`: the products of all nodes."""
     kernels = readers_of(demands)
-    readers = kernels.values()
-    if not readers or len(facts) > MOST_PRODUCTS:
+    if not kernels or len(facts) > MOST_PRODUCTS:
+        return False
+    grows = all(fact.grows for fact in facts)
+    if len(kernels) > 1 and not grows:
         return False
     longest = wishes.longest_row
-    units = all(f.dtype in wishes.in_registers and f.uses >= FEWEST_USES for f in facts)
-    grows = all(fact.grows for fact in facts)
-    again = len(readers) > 1
-    if again:
-        units = units and grows and all(f.depth <= DEEPEST_AGAIN for f in facts)
-        units = units and all(_multiplies(kernel, made, wishes) for kernel in kernels)
-    if units and all(map(_reduces, readers)):
+    if _fit_registers(facts, kernels, wishes, made):
         longest = max(longest, LONGEST_IN_REGISTERS)
-    if again and not grows:
-        return False
-    several = sum(len(reader.indices) for reader in readers) > 1
-    for reader in readers:
-        found = _row_of(shape, reader, grows)
-        if found is None or found[0] > longest:
-            return False
-        elements, redone, in_blocks = found
-        if not several and redone == 1:
-            return False
-        block = max(1, min(LARGEST_BLOCK, BLOCK // elements)) if in_blocks else 1
-        worth = OPERATIONS_A_READ * block
-        for depth, grows, *_ in facts:
-            if not (grows or depth <= worth) or redone > max(worth, 2 * depth):
-                return False
-    return True
+    rows = [_row_of(shape, reader, grows) for reader in kernels.values()]
+    needed = sum(len(reader.indices) for reader in kernels.values())
+    return all(
+        row is not None
+        and row.elements <= longest
+        and (needed > 1 or row.redone > 1)
+        and _is_worth(row, facts)
+        for row in rows
+    )
+
+
+def _fit_registers(
+    facts: Collection[Product], kernels: dict[Kernel, Reader], wishes: Wishes, made: Products
+) -> bool:
+    """Whether units can compute the value in registers, in each of these kernels."""
+    several = len(kernels) > 1
+    return (
+        all(f.dtype in wishes.in_registers and f.uses >= FEWEST_USES for f in facts)
+        and not (several and any(f.depth > DEEPEST_AGAIN for f in facts))
+        and not (several and not all(_multiplies(kernel, made, wishes) for kernel in kernels))
+        and all(map(_reduces, kernels.values()))
+    )
+
+
+def _is_worth(row: Row, facts: Iterable[Product]) -> bool:
+    """Whether reading the products' operands again for each block of rows costs less than moving
+    the value to memory and back, and less than computing it as often as it is needed."""
+    block = max(1, min(LARGEST_BLOCK, BLOCK // row.elements)) if row.in_blocks else 1
+    worth = OPERATIONS_A_READ * block
+    return all(
+        (fact.grows or fact.depth <= worth) and row.redone <= max(worth, 2 * fact.depth)
+        for fact in facts
+    )
 
 
 def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
@@ -246,10 +268,8 @@ def _in_turn(at: UOp) -> bool:
     return at.vmin == 0 and counted > 1
 
 
-def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int, bool] | None:
-    """The elements of a row, how often it would be computed if it weren't kept, and whether blocks
-    of rows are possible, which requires a single loop along the row. None if the demands are not
-    for rows.
+def _row_of(shape: Shape, reader: Reader, parted: bool) -> Row | None:
+    """What a kernel would keep; None if the demands are not for rows.
 
     All indices agree on the rows, which correspond one to one to the kernel's outermost loops, and
     differ at most in the loops along the row. If the row may be `parted`, a loop along it may count
@@ -271,4 +291,4 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int, bool]
         return None
     own = frozenset().union(*map(loops_of, reader.indices))
     redone = max(turns_of(r for r in c if r not in own) for c in reader.contexts)
-    return turns_of(along), redone, len(along) == 1
+    return Row(turns_of(along), redone, len(along) == 1)

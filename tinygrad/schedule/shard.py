@@ -29,7 +29,6 @@ from tinygrad.schedule.collectives import (
     reduced_to,
     sent,
 )
-from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.plan import Plan, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -186,21 +185,21 @@ class Sharding:
     ) -> UOp:
         """The value on `device`; with `box`, only the part in this interval along `axis`."""
         if box is not None and box[0] == box[1]:
-            return sliced(UOp.const(node.dtype, 0, device).broadcast_to(node.shape), axis, *box)
+            return UOp.const(node.dtype, 0, device).broadcast_to(node.shape).sliced(axis, *box)
         own = self.parts.get(node)
         if own is None:
             single = self.single[node]
-            return sent(single if box is None else sliced(single, axis, *box), device)
+            return sent(single if box is None else single.sliced(axis, *box), device)
         names = node.device
         if own.partial is not None and (box is None or device not in names):
             own = Parts(self.whole(node))
         if own.partial is not None:
             assert box is not None, "else it was reduced"
-            pieces = [sliced(part, axis, *box) for part in own.nodes]
+            pieces = [part.sliced(axis, *box) for part in own.nodes]
             return reduced_to(names.index(device), pieces, names, own.partial)
         if own.cut is None:
             part = own.nodes[names.index(device) if device in names else 0]
-            return sent(part if box is None else sliced(part, axis, *box), device)
+            return sent(part if box is None else part.sliced(axis, *box), device)
         return self._gathered(node, own, device, axis, box)
 
     def _gathered(
@@ -215,7 +214,7 @@ class Sharding:
             shapes = [(outer, own.cut.share(i, size), inner) for i in range(len(own.nodes))]
             parts = [part.reshape(n) for part, n in zip(own.nodes, shapes, strict=True)]
             lined = joined([sent(part, device) for part in parts], 1).reshape(node.shape)
-            return lined if box is None else sliced(lined, axis, *box)
+            return lined if box is None else lined.sliced(axis, *box)
         pieces = []
         for i, part in enumerate(own.nodes):
             if box is not None and axis == along.axis:
@@ -223,15 +222,15 @@ class Sharding:
                 begin, stop = max(first, box[0]), min(end, box[1])
                 if begin >= stop:
                     continue
-                part = sliced(part, axis, begin - first, stop - first)
+                part = part.sliced(axis, begin - first, stop - first)
             elif box is not None:
-                part = sliced(part, axis, *box)
+                part = part.sliced(axis, *box)
             pieces.append(sent(part, device))
         return joined(pieces, along.axis)
 
     @staticmethod
     def _cut(nodes: Nodes, along: Along) -> Nodes:
-        return tuple(sliced(node, along.axis, *along.box(i)) for i, node in enumerate(nodes))
+        return tuple(node.sliced(along.axis, *along.box(i)) for i, node in enumerate(nodes))
 
     def best(self, sources: Sequence[UOp]) -> Along | None:
         """The cut that sources of one shape should share: that of the largest; the others are

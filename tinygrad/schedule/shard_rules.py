@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.collectives import sent
-from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding, is_empty
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.schedule.shard_sorting import ROWWISE, sorted_parts
@@ -232,7 +231,7 @@ def _running(walk: Sharding, node: UOp) -> Parts:
             if before is not None:
                 start = sent(before, name).expand(made[i].shape)
                 made[i] = start.alu(MONOIDS[monoid].combine, made[i])
-            before = sliced(made[i], axis, along.size(i) - 1, along.size(i))
+            before = made[i].sliced(axis, along.size(i) - 1, along.size(i))
     return walk.made(node, made, along)
 
 
@@ -259,15 +258,10 @@ def _index(walk: Sharding, node: UOp) -> Parts:
         gate = inside if len(at) == node.arg else inside & at.pop()
         at[along.axis] = moved
         read = local.with_src((local.src[0], *at, gate))
-        found.append(_broad(inside, read).where(read, read.const_like(-0.0)) if is_float else read)
+        shown = inside.broadcast_rows(read.shape)
+        found.append(shown.where(read, read.const_like(-0.0)) if is_float else read)
     made = _of_any(walk.nodes(table, along, count), found, [n.const_like(-0.0) for n in found])
     return Parts(made, None, "add")
-
-
-def _broad(gate: UOp, like: UOp) -> UOp:
-    """A gate with an element for each of the elements that are read."""
-    shape = gate.shape + (1,) * (like.ndim - gate.ndim)
-    return gate.reshape(shape).broadcast_to(like.shape)
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
@@ -310,10 +304,9 @@ def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
     sources += [walk.nodes(s, None, count) for s in node.src[1:]]
     made = []
     for part, (target, updates, *at) in enumerate(zip(*sources, strict=True)):
-        room = tuple((0, int(i == axis)) for i in range(node.ndim))
         _, at[axis] = _inside(at[axis], along, part, along.size(part))
-        wide = node.with_src((target.pad(room), updates, *at))
-        made.append(sliced(wide, axis, 0, along.size(part)))
+        wide = node.with_src((target.padded(axis, 0, 1), updates, *at))
+        made.append(wide.sliced(axis, 0, along.size(part)))
     return walk.made(node, made, along)
 
 
@@ -359,7 +352,7 @@ def _flat_part(node: UOp, cut: Cut | None, part: int) -> UOp:
     if cut is None:
         return node
     apart = node.reshape((cut.outer, cut.bounds[-1], node.size // (cut.outer * cut.bounds[-1])))
-    mine = sliced(apart, 1, *cut.bounds[part : part + 2])
+    mine = apart.sliced(1, *cut.bounds[part : part + 2])
     return mine.reshape((mine.size,))
 
 

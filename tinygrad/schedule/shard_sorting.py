@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.collectives import joined, sent
-from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.shard import Along, Parts, Sharding
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -66,33 +65,40 @@ def _moved(values: UOp, places: UOp) -> UOp:
     *lead, size = values.shape
     rows = values.size // size if size else 0
     flat, at = values.reshape((rows, size)), places.reshape((rows, places.shape[-1]))
-    row = UOp.arange(rows, values.device).reshape((rows, 1)).broadcast_to(at.shape)
+    row = UOp.positions(at.shape, 0, values.device)
     return flat.index(row, at).reshape((*lead, at.shape[1]))
 
 
+Block = list[UOp]
+"""What a device has of a row: keys, what belongs to them, and the keys' original indices."""
+
+
 def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
-    names, axis = node.device, along.axis
-    size, each = along.bounds[-1], ceildiv(along.bounds[-1], len(names))
-    bounds = tuple(min(i * each, size) for i in range(len(names) + 1))
-    even = Along(axis, bounds)
-    sources = [[_filled(part, each) for part in walk.nodes(s, even)] for s in node.src]
-    places = []
-    for i, keys in enumerate(sources[0]):
-        at = UOp.arange(each, keys.device) + i * each
-        places.append(at.broadcast_to(keys.shape))
-    blocks = [_ordered(list(block)) for block in zip(*sources, places, strict=True)]
+    names, axis, size = node.device, along.axis, along.bounds[-1]
+    each = ceildiv(size, len(names))
+    even = Along(axis, tuple(min(i * each, size) for i in range(len(names) + 1)))
+    blocks = []
+    for i, sources in enumerate(zip(*(walk.nodes(s, even) for s in node.src), strict=True)):
+        block = [_filled(source, each) for source in sources]
+        places = UOp.arange(each, names[i]) + i * each
+        blocks.append(_ordered([*block, places.broadcast_to(block[0].shape)]))
     for turn in range(len(names)):
-        before = list(blocks)
         for low in range(turn % 2, len(names) - 1, 2):
-            for i, begin in ((low, 0), (low + 1, each)):
-                pair = zip(before[low], before[low + 1], strict=True)
-                both = [joined([sent(n, names[i]) for n in two], axis) for two in pair]
-                blocks[i] = _ordered(both, begin, begin + each)
+            pair = blocks[low : low + 2]
+            smaller = _ordered(_together(pair, names[low], axis), 0, each)
+            larger = _ordered(_together(pair, names[low + 1], axis), each, 2 * each)
+            blocks[low : low + 2] = smaller, larger
     results = []
-    for number in range(1, len(blocks[0])):
-        pieces = [sliced(b[number], axis, 0, even.size(i)) for i, b in enumerate(blocks)]
+    for parts in list(zip(*blocks, strict=True))[1:]:  # without the keys
+        pieces = [part.sliced(axis, 0, even.size(i)) for i, part in enumerate(parts)]
         results.append(walk.made(node.src[0], pieces, even))
     return results
+
+
+def _together(pair: Sequence[Block], device: str, axis: int) -> Block:
+    """Two blocks as one, on a device."""
+    both = zip(*pair, strict=True)
+    return [joined([sent(part, device) for part in parts], axis) for parts in both]
 
 
 def _filled(part: UOp, size: int) -> UOp:
@@ -104,14 +110,12 @@ def _filled(part: UOp, size: int) -> UOp:
     shape = (*part.shape[:-1], size)
     if have == 0:
         return last.broadcast_to(shape)
-    room = ((0, 0),) * (part.ndim - 1) + ((0, size - have),)
-    is_there: UOp = UOp.arange(size, part.device).broadcast_to(shape) < have
-    filled: UOp = is_there.where(part.pad(room), last.broadcast_to(shape))
-    return filled
+    is_there: UOp = UOp.positions(shape, -1, part.device) < have
+    return is_there.where(part.padded(-1, 0, size - have), last.broadcast_to(shape))
 
 
-def _ordered(block: Sequence[UOp], begin: int = 0, end: int | None = None) -> list[UOp]:
+def _ordered(block: Block, begin: int = 0, end: int | None = None) -> list[UOp]:
     """Keys, and what belongs to them, sorted by key: from position `begin` to `end`."""
     keys = block[0]
-    order = sliced(_places(keys), keys.ndim - 1, begin, keys.shape[-1] if end is None else end)
+    order = _places(keys).sliced(-1, begin, keys.shape[-1] if end is None else end)
     return [_moved(each, order).contiguous() for each in block]

@@ -13,7 +13,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
 from tinygrad.base.windows import UNIT, whole_window
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.in_parts import in_one, sliced
+from tinygrad.schedule.in_parts import in_one
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
@@ -57,17 +57,12 @@ def _in_order(keys: UOp, places: bool, wishes: Wishes) -> UOp:
     return made.reshape((*lead, size))
 
 
-def _numbers(size: int, device: object, *shape: int) -> UOp:
-    return UOp.arange(size, device).reshape(shape)
-
-
 def _by_counting(keys: UOp, places: bool) -> UOp:
     rows, size = keys.shape
     square = (rows, size, size)
     own = keys.reshape((rows, size, 1)).broadcast_to(square)
     other = keys.reshape((rows, 1, size)).broadcast_to(square)
-    here = _numbers(size, keys.device, 1, size, 1).broadcast_to(square)
-    there = _numbers(size, keys.device, 1, 1, size).broadcast_to(square)
+    here, there = (UOp.positions(square, axis, keys.device) for axis in (1, 2))
     is_before = (other < own) | (other.eq(own) & (there < here))
     rank = is_before.cast(dtypes.int32).reduce_axis("add", (2,)).contiguous()  # (rows, size, 1)
     is_there = rank.reshape((rows, 1, size)).broadcast_to(square).eq(here)
@@ -83,7 +78,7 @@ def _by_network(keys: UOp, places: bool, wishes: Wishes) -> UOp:
     itemsize = max(keys.dtype.itemsize, places * dtypes.int32.itemsize)
     most = _most_seen(wishes, 1 + places, itemsize) or rows * whole
     each = max(1, most // whole)
-    parts = [sliced(keys, 0, i, min(i + each, rows)) for i in range(0, rows, each)]
+    parts = [keys.sliced(0, i, min(i + each, rows)) for i in range(0, rows, each)]
     return in_one([_network(part, places, min(most, whole)) for part in parts], 0)
 
 
@@ -108,13 +103,13 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
     chunks = ceildiv(size, each)
     shape = (chunks * each, rows)
     column = keys.permute((1, 0)).contiguous()
-    numbers = _numbers(shape[0], device, shape[0], 1).broadcast_to(shape)
+    numbers = UOp.positions(shape, 0, device)
     last = column.const_like(dtypes.max(keys.dtype)).broadcast_to(shape)
-    filled = (numbers < size).where(column.pad(((0, shape[0] - size), (0, 0))), last)
+    filled = (numbers < size).where(column.padded(0, 0, shape[0] - size), last)
     states = [filled, numbers] if places else [filled]
     made = []
     for begin in range(0, shape[0], each):
-        chunk = [sliced(state, 0, begin, begin + each).contiguous() for state in states]
+        chunk = [state.sliced(0, begin, begin + each).contiguous() for state in states]
         made.append(_in_turns(chunk, _partners(within, device)))
     for level in range(1, (chunks - 1).bit_length() + 1):
         _meet(made, (1 << level) - 1, is_turned=True)
@@ -122,7 +117,7 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
             _meet(made, 1 << half)
         made = [_in_turns(chunk, _partners(within, device, only_halves=True)) for chunk in made]
     found = in_one([chunk[-1] for chunk in made], 0)
-    return sliced(found, 0, 0, size).permute((1, 0))
+    return found.sliced(0, 0, size).permute((1, 0))
 
 
 def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:
@@ -157,7 +152,7 @@ def _partners(levels: int, device: object, only_halves: bool = False) -> UOp:
     length down."""
     turns = levels if only_halves else levels * (levels + 1) // 2
     shape = (turns, SLICE)
-    turn = _numbers(turns, device, turns, 1).broadcast_to(shape)
+    turn = UOp.positions(shape, 0, device)
     one = turn.const_like(1).broadcast_to(shape)
     if only_halves:
         return (one << (levels - 1 - turn)).contiguous()

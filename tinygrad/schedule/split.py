@@ -120,17 +120,15 @@ def _split_running(node: UOp) -> UOp:
     if blocks < FEWEST_BLOCKS or node.size // size >= ENOUGH_LANES:
         return node
     before, after = shape[:axis], shape[axis + 1 :]
-    pads = tuple((0, blocks * BLOCK - size if i == axis else 0) for i in range(node.ndim))
     # the padding comes after all that is needed, so it may be anything
-    apart = source.pad(pads).reshape((*before, blocks, BLOCK, *after))
+    padded = source.padded(axis, 0, blocks * BLOCK - size)
+    apart = padded.reshape((*before, blocks, BLOCK, *after))
     within = apart.running(monoid, axis + 1)
-    ends = tuple((n - 1, n) if i == axis + 1 else (0, n) for i, n in enumerate(apart.shape))
-    totals = within.shrink(ends).reshape((*before, blocks, *after)).running(monoid, axis)
-    totals = _split_running(totals)
-    shifted = tuple((1, -1) if i == axis else (0, 0) for i in range(totals.ndim))
-    earlier = totals.pad(shifted).reshape((*before, blocks, 1, *after)).broadcast_to(apart.shape)
-    numbers = UOp.arange(blocks, node.device).reshape((blocks, *(1,) * (len(after) + 1)))
-    is_later = (numbers > 0).broadcast_to(apart.shape)
+    ends = within.sliced(axis + 1, BLOCK - 1, BLOCK).reshape((*before, blocks, *after))
+    totals = _split_running(ends.running(monoid, axis))
+    shifted = totals.padded(axis, 1, -1).reshape((*before, blocks, 1, *after))
+    earlier = shifted.broadcast_to(apart.shape)
+    is_later = UOp.positions(apart.shape, axis, node.device) > 0
     both = is_later.where(earlier.alu(MONOIDS[monoid].combine, within), within)
     return both.reshape((*before, blocks * BLOCK, *after)).shrink(tuple((0, n) for n in shape))
 

@@ -18,14 +18,14 @@ def joined_loops(sink: UOp) -> UOp:
     loops = [node for node in order if node.op is Ops.SCAN]
     alike: dict[Any, dict[UOp, None]] = {}  # the outputs of loops with the same turns
     for loop in loops:
-        alike.setdefault(_turns(loop), {}).update(dict.fromkeys(_outputs(loop)))
+        alike.setdefault(_turns(loop), {}).update(dict.fromkeys(loop.arg.outputs))
     if len(alike) == len(loops):
         return sink
     changes: dict[UOp, UOp] = {}
     for node in order:
         if node.op is Ops.SCAN:
-            states, outputs = _states(node), alike[_turns(node)]
-            info = replace(node.arg, body=UOp.sink(*states, *outputs))
+            body = UOp.sink(*node.arg.next_states, *alike[_turns(node)])
+            info = replace(node.arg, body=body)
             changes[node] = UOp(Ops.SCAN, node.dtype, tuple(changes[s] for s in node.src), info)
         elif node.op is Ops.ITEM:
             info, (number, shape) = node.src[0].arg, node.arg
@@ -40,14 +40,4 @@ def joined_loops(sink: UOp) -> UOp:
 
 def _turns(loop: UOp) -> tuple[Any, ...]:
     info: ScanInfo = loop.arg
-    return loop.src, _states(loop), info.turns, info.inputs, info.reverse
-
-
-def _states(loop: UOp) -> tuple[UOp, ...]:
-    info: ScanInfo = loop.arg
-    return info.body.src[: info.states]
-
-
-def _outputs(loop: UOp) -> tuple[UOp, ...]:
-    info: ScanInfo = loop.arg
-    return info.body.src[info.states :]
+    return loop.src, info.next_states, info.turns, info.inputs, info.reverse

@@ -11,7 +11,7 @@ fit, and its users read memory).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinygrad.schedule.bases import (
@@ -264,22 +264,8 @@ class Demands:
         for demand, contexts in demands.items():
             demand.kernel.inlined.append((node, demand))
             demand.kernel.weight += weight_of(node)
-            if node.op in GroupOp.Movement:
-                self._through_movement(node, demand, contexts)
-            elif node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
-                self._through_reduce(node, demand, contexts)
-            elif node.op is Ops.INDEX:
-                self._through_gather(node, demand, contexts)
-            elif node.op is Ops.SCATTER:
-                self._ask(node.src[1], demand, contexts)
-                self._through_gather(node, demand, contexts)
-            elif node.op is Ops.ASSIGN:
-                self._ask(node.src[1], demand, contexts)
-                self._ask_whole(memory_base(node.src[0]), demand.kernel)
-            else:
-                for source in node.src:
-                    if source.op not in NO_VALUE:
-                        self._ask(source, demand, contexts)
+            through = THROUGH.get(node.op, Demands._through_elementwise)
+            through(self, node, demand, contexts)
 
     def _ask(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         self._pending.setdefault(node, {}).setdefault(demand, set()).update(contexts)
@@ -305,6 +291,11 @@ class Demands:
         self.links[node, demand] = Link(inner, both(*conditions), loops)
         return inner
 
+    def _through_elementwise(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        for source in node.src:
+            if source.op not in NO_VALUE:
+                self._ask(source, demand, contexts)
+
     def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         index, conditions = source_index(node, demand.where)
         inner = self._link(node, demand, index, conditions)
@@ -313,14 +304,33 @@ class Demands:
         self._ask(node.src[0], inner, contexts)
 
     def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
-        if node.op is Ops.FOLD:
-            index, conditions, loops = self._fold(node, demand.where)
-        else:
-            index, conditions, loops = self._reduce(node, demand.where)
-        inner = self._link(node, demand, index, conditions, loops)
-        if node.op is Ops.FOLD and all(stride == 1 for _, _, stride, *_ in node.arg[0]):
+        source, loops = list(demand.where), list[UOp]()
+        for axis in node.arg[1]:
+            n = node.src[0].shape[axis]
+            source[axis] = ZERO if n == 1 else UOp.range(n, self._counter(node, axis))
+            loops += [] if n == 1 else [source[axis]]
+        inner = self._link(node, demand, tuple(source), loops=tuple(loops))
+        self._ask_in_loops(inner, node, demand, contexts)
+
+    def _through_fold(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        """An element of a FOLD is the sum over the taps that read it; see `fold_axis`."""
+        source, taps = list(demand.where), list[UOp]()
+        conditions, loops = list[UOp](), list[UOp]()
+        for window in node.arg[0]:
+            axis, name = window[0], self._counter(node, window[0])
+            found = fold_axis(demand.where[axis], window, node.src[0].shape, name)
+            source[axis], tap, own, counter = found
+            taps.append(tap)
+            conditions += own
+            loops += counter
+        inner = self._link(node, demand, (*source, *taps), conditions, tuple(loops))
+        if all(stride == 1 for _, _, stride, *_ in node.arg[0]):
             self._inlining.folded.add((node.src[0], inner))
-        free = loops_of(demand.where)
+        self._ask_in_loops(inner, node, demand, contexts)
+
+    def _ask_in_loops(self, inner: Demand, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        """Asks for the terms of a sum, in its loops inside those that the sum depends on."""
+        free, loops = loops_of(demand.where), self.links[node, demand].loops
         around = {tuple(r for r in context if r in free) + loops for context in contexts}
         self._ask(node.src[0], inner, around)
 
@@ -331,28 +341,6 @@ class Demands:
             self.counters[node, axis] = next(self._names)
         return self.counters[node, axis]
 
-    def _reduce(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
-        source = list(index)
-        for axis in node.arg[1]:
-            n = node.src[0].shape[axis]
-            source[axis] = ZERO if n == 1 else UOp.range(n, self._counter(node, axis))
-        ranges = tuple(source[a] for a in node.arg[1] if source[a] is not ZERO)
-        return tuple(source), [], ranges
-
-    def _fold(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
-        """An element of a FOLD is the sum over the taps that read it; see `fold_axis`."""
-        windows = node.arg[0]
-        source, taps, own, ranges = list(index), [], [], []
-        positions = node.src[0].shape
-        for window in windows:
-            name = self._counter(node, window[0])
-            at, tap, conditions, counter = fold_axis(index[window[0]], window, positions, name)
-            source[window[0]] = at
-            taps.append(tap)
-            own.extend(conditions)
-            ranges.extend(counter)
-        return (*source, *taps), own, tuple(ranges)
-
     def _through_gather(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         """The indices are needed at the leading axes; the indexed value is read from memory."""
         indices = node.src[2:] if node.op is Ops.SCATTER else node.src[1:]
@@ -361,3 +349,22 @@ class Demands:
         for source in indices:
             self._ask(source, inner, contexts)
         self._ask_whole(memory_base(node.src[0]), demand.kernel)
+
+    def _through_scatter(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        self._ask(node.src[1], demand, contexts)
+        self._through_gather(node, demand, contexts)
+
+    def _through_assign(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        self._ask(node.src[1], demand, contexts)
+        self._ask_whole(memory_base(node.src[0]), demand.kernel)
+
+
+THROUGH: dict[Ops, Callable[[Demands, UOp, Demand, Contexts], None]] = {
+    **dict.fromkeys(GroupOp.Movement, Demands._through_movement),
+    Ops.REDUCE_AXIS: Demands._through_reduce,
+    Ops.FOLD: Demands._through_fold,
+    Ops.INDEX: Demands._through_gather,
+    Ops.SCATTER: Demands._through_scatter,
+    Ops.ASSIGN: Demands._through_assign,
+}
+"""What an inlined node asks of its sources; any other op asks for the same element of each."""

@@ -15,7 +15,7 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.windows import Stretch, windows
 from tinygrad.schedule.bases import COMPUTED, is_concrete, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel
-from tinygrad.schedule.in_parts import in_one, sliced
+from tinygrad.schedule.in_parts import in_one
 from tinygrad.schedule.movement import ZERO, turns_of, view_offset
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.ranges import Expressions
@@ -197,7 +197,7 @@ def _in_parts(node: UOp, cut: Cut) -> UOp:
     indices, axis = _kept(indices), cut.axis
     made: UOp | None = None
     for begin, end in _stretches(source.shape[axis], cut.parts):
-        part = sliced(source, axis, begin, end)
+        part = source.sliced(axis, begin, end)
         if node.op is Ops.REDUCE_AXIS:
             new = part.reduce_axis(*node.arg)
             made = new if made is None else made.alu(MONOIDS[node.arg[0]].combine, new)
@@ -205,7 +205,8 @@ def _in_parts(node: UOp, cut: Cut) -> UOp:
             spans = [(begin, end) if i == axis else (0, n) for i, n in enumerate(source.shape)]
             at = [_within(index, *span) for index, span in zip(indices, spans, strict=False)]
             new = node.with_src((part, *at, *indices[node.arg :]))
-            made = new if made is None else _chosen(indices[axis] >= begin, new, made)
+            is_here: UOp = indices[axis] >= begin
+            made = new if made is None else is_here.broadcast_rows(new.shape).where(new, made)
         made = made.contiguous()
     assert made is not None
     return made if made.dtype is node.dtype else made.cast(node.dtype)
@@ -216,10 +217,10 @@ def _running_in_parts(node: UOp, cut: Cut) -> UOp:
     monoid, axis = node.arg
     made: list[UOp] = []
     for begin, end in _stretches(node.shape[axis], cut.parts):
-        part = sliced(node.src[0], axis, begin, end).running(monoid, axis)
+        part = node.src[0].sliced(axis, begin, end).running(monoid, axis)
         if made:
             before = made[-1].shape[axis]
-            last = sliced(made[-1], axis, before - 1, before).contiguous()
+            last = made[-1].sliced(axis, before - 1, before).contiguous()
             part = last.broadcast_to(part.shape).alu(MONOIDS[monoid].combine, part)
         made.append(part)
     return in_one(made, axis)
@@ -236,7 +237,7 @@ def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
         at = [index.reshape((prod(lead),)) for index in indices]
         made = target
         for span in _stretches(prod(lead), cut.parts):
-            made = node.with_src((made, *(sliced(each, 0, *span) for each in (flat, *at))))
+            made = node.with_src((made, *(each.sliced(0, *span) for each in (flat, *at))))
         return made
     sizes = target.shape[: len(indices)]
     given = target.src[0] if target.op is Ops.CONTIGUOUS else target  # avoids a copy of the copy
@@ -248,13 +249,14 @@ def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
     updates, place = _kept([updates, place])
     parts = []
     for begin, end in _stretches(prod(sizes), cut.parts):
-        more = ((0, 1), *((0, 0),) * len(rest))
         tag = ("target", begin, node.key.hex())
-        own = UOp(Ops.CONTIGUOUS, node.dtype, (sliced(rows, 0, begin, end).pad(more),), tag=tag)
+        own = UOp(
+            Ops.CONTIGUOUS, node.dtype, (rows.sliced(0, begin, end).padded(0, 0, 1),), tag=tag
+        )
         is_here = (place >= begin) & (place < end)
         here = is_here.where(place - begin, end - begin)
         made = node.with_src((own, updates, here))
-        parts.append(sliced(made, 0, 0, end - begin))
+        parts.append(made.sliced(0, 0, end - begin))
     return in_one(parts, 0).reshape(node.shape)
 
 
@@ -299,9 +301,3 @@ def _within(index: UOp, begin: int, end: int) -> UOp:
         return index.const_like(0)
     at = index.cast(dtypes.int32 if end < 1 << 31 else dtypes.int64)
     return -((-(at - begin).maximum(0)).maximum(begin + 1 - end))
-
-
-def _chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
-    """Rows of one value where a row's condition holds, else of the other."""
-    ones = (1,) * (one.ndim - condition.ndim)
-    return condition.reshape((*condition.shape, *ones)).broadcast_to(one.shape).where(one, other)

@@ -33,6 +33,19 @@ def _shift_holds(x: Any, c1: Any, c2: Any) -> Any:
     return fits & (c2.arg - c1.arg >= low) & (c2.arg - c1.arg <= high)
 
 
+def _is_below(all: Any, x: Any, w: Any) -> Any:
+    return x.vmax < w.vmin
+
+
+def _is_not_below(all: Any, x: Any, w: Any) -> Any:
+    return x.vmin >= w.vmax
+
+
+def _are_apart(all: Any, x: Any, w: Any) -> Any:
+    """No number is within the bounds of both."""
+    return (x.vmax < w.vmin) | (w.vmax < x.vmin)
+
+
 BITS = [
     Rule("x & x", exact & exact, x),
     Rule("x | x", exact | exact, x),
@@ -63,24 +76,10 @@ COMPARISONS = [
     Rule("x == x", exact.eq(exact).named("all"), literal(True)),
     Rule("x != x", exact.ne(exact).named("all"), literal(False)),
     Rule("x < y or x == y", (whole < y) | whole.eq(y), (y < x).ne(True)),
-    Rule(
-        "always x < y", (whole < w).named("all"), literal(True), lambda all, x, w: x.vmax < w.vmin
-    ),
-    Rule(
-        "never x < y", (whole < w).named("all"), literal(False), lambda all, x, w: x.vmin >= w.vmax
-    ),
-    Rule(
-        "never x == y",
-        whole.eq(w).named("all"),
-        literal(False),
-        lambda all, x, w: (x.vmax < w.vmin) | (w.vmax < x.vmin),
-    ),
-    Rule(
-        "always x != y",
-        whole.ne(w).named("all"),
-        literal(True),
-        lambda all, x, w: (x.vmax < w.vmin) | (w.vmax < x.vmin),
-    ),
+    Rule("always x < y", (whole < w).named("all"), literal(True), _is_below),
+    Rule("never x < y", (whole < w).named("all"), literal(False), _is_not_below),
+    Rule("never x == y", whole.eq(w).named("all"), literal(False), _are_apart),
+    Rule("always x != y", whole.ne(w).named("all"), literal(True), _are_apart),
     Rule("x + c < c", (n + c1) < c2, x < (c2 + c1 * -1), _shift_holds),
 ]
 CHOICES = [

@@ -135,11 +135,11 @@ class Known(NamedTuple):
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
 
     def is_for(self, begins: Sequence[int]) -> bool:
-        """Whether it reads boxes that begin there."""
+        """Whether the boxes that it reads begin at these places."""
         return all([mine is None or mine == n for mine, n in zip(self.begins, begins, strict=True)])
 
     def values_at(self, begins: Sequence[int]) -> Sequence[int]:
-        """The values of its variables there."""
+        """The values of its variables if boxes begin at these places."""
         if not self.taken:
             return self.values
         values = self.values.copy()
@@ -164,8 +164,9 @@ def compute(tensors: Sequence[Any]) -> None:
 
 
 def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool = False) -> None:
-    """Computes tensors that are promised, or does the step `name`, which `writes` to some of the
-    tensors that it is given, as it was done before; else the long way."""
+    """Computes promised tensors, or does the step `name`, which `writes` to some of the `given`
+    tensors. If this was done before on tensors that look alike, the same plan runs again; else it
+    is done the long way."""
     if capturing() or open_inputs or computing.done is not None:  # who is told wants graphs
         long_way()
         return
@@ -177,15 +178,10 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
             known = _known.get(key) if asked.is_clear else None
             is_new = key not in _known
             if known is not None and not known.is_for(asked.lines.begins):
-                is_new = True
-            elif known is not None and asked.may_be_done(known):
+                known, is_new = None, True
+            if known is not None and asked.may_be_done(known):
                 _known.move_to_end(key)
-                if SPEC:
-                    with recording.written_down(followed=True):
-                        asked.check(known, long_way)
-                else:
-                    asked.do(known)
-                    asked.tell()
+                asked.do_again(known, long_way)
                 return
         with recording.written_down(followed=True):
             if not asked.is_clear or not is_new:
@@ -197,8 +193,8 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
 
 
 def _let_go(given: Sequence[Any]) -> None:
-    """Tensors that were written hold storage, and not the graph of the step, which reads what the
-    next one stands on: its inputs may be the same."""
+    """Lets tensors that were written hold storage instead of the graph of the step. That graph
+    reads what the next step builds on, so the next step could not look like this one."""
     for tensor in given:
         if not isinstance(tensor._source, Promise):
             _ = tensor._value
@@ -232,12 +228,14 @@ class _Asked:
         )
 
     def _place(self, source: Source) -> Hashable:
-        """The place of a line, and of what it is written to."""
+        """The number of a source among the lines; for a write with the number of the storage that
+        is written."""
         place = self.lines.add(source)
         return (place, self.lines.add(source.place)) if type(source) is Written else place
 
     def _wait(self, places: list[Hashable]) -> list[Source | None]:
-        """What else stands on storage that may be overwritten. Other writes are done now, too."""
+        """Finds everything else that depends on storage which may be overwritten. Other writes that
+        are waiting are done now, too."""
         while True:
             buffers = {self._home(number).buffer for number in self._homes()}
             waiting = _waiting(buffers)
@@ -250,7 +248,7 @@ class _Asked:
             places += [self._place(holder._source) for holder in more]
 
     def may_be_done(self, known: Known) -> bool:
-        """Whether nobody but who is asked sees what will be overwritten."""
+        """Whether what will be overwritten is seen by nobody but the given tensors."""
         for number in known.written:
             tensor, base = self.given[number], self._home(number).base
             families = base.families
@@ -261,6 +259,16 @@ class _Asked:
             ):
                 return False
         return True
+
+    def do_again(self, known: Known, long_way: LongWay) -> None:
+        """Does what is known, and tells those that depend on it. With SPEC, the long way is done as
+        well, and both are compared."""
+        if SPEC:
+            with recording.written_down(followed=True):
+                self.check(known, long_way)
+        else:
+            self.do(known)
+            self.tell()
 
     def do(self, known: Known) -> None:
         """Runs the plan."""
@@ -280,8 +288,8 @@ class _Asked:
             buffer.expression = buffer.past = None
 
     def tell(self) -> None:
-        """Tells the nodes that were made of promises where these were computed, and tensors that
-        what was written is there."""
+        """Tells nodes that were made of promises where these were computed, and tensors that their
+        storage was written."""
         for promise in self.promises:
             if promise.expression.nodes is not None:
                 _ = promise.node
@@ -305,14 +313,16 @@ class _Asked:
         return [self._home(number).buffer for number in known.written]
 
     def watch(self, long_way: LongWay) -> Known | None:
-        """Goes the long way; what was done, if that is all that there is to it."""
+        """Does it the long way. Returns what is to be remembered of it; None if more happened than
+        can be remembered."""
         done: list[Run] = []
         with telling(done.append):
             long_way()
         return self._known(done[0]) if len(done) == 1 else None
 
     def _known(self, done: Run) -> Known | None:
-        """What the long way did, in terms of the lines; None if they don't tell all of it."""
+        """What was done the long way, in terms of the lines; None if the lines don't tell all of
+        it."""
         plan, structure = done.plan, done.structure
         storages = plan.plan.storages
         # what it read and overwrote, and its variables, must be leaves or given tensors
@@ -360,8 +370,9 @@ class _Asked:
         return Known(replay, inputs, done.values, taken, begins, order, pasts, written, origins)
 
     def _begins(self) -> dict[Number, int]:
-        """The places among the lines' begins of what was drawn, and of boxes that show
-        what no other view shows."""
+        """The numbers, by their place among the lines' begins, that plans may take as arguments:
+        where random numbers were drawn from, and where boxes begin through which alone a storage is
+        seen."""
         views: dict[UOp, set[UOp]] = {}
         for leaf in self.lines.leaves:
             if isinstance(leaf, Version):
@@ -384,7 +395,7 @@ class _Asked:
         return [i for i, source in enumerate(self.lines.sources()) if source.node in nodes]
 
     def check(self, known: Known, long_way: LongWay) -> None:
-        """Does it both ways, and compares all that is there afterwards."""
+        """Does it both ways, and compares all results and all storage that was written."""
         written = self._written(known)
         before = [bytes(buffer.read()) for buffer in written]
         self.do(known)
@@ -402,7 +413,8 @@ class _Asked:
 
 
 def _waiting(buffers: Collection[Buffer | None]) -> list[Any]:
-    """The tensors alive that are promised, not computed, and stand on some of this storage."""
+    """The living tensors that are promised, not yet computed, and depend on some of this
+    storage."""
     known: dict[Expression, bool] = {}
     return [
         holder
@@ -436,12 +448,12 @@ def _storage(node: UOp) -> Any:
 
 
 def _is_whole(node: UOp) -> bool:
-    """Whether a node is all that lies where it was computed."""
+    """Whether the node is the whole buffer in which it was computed."""
     return node.known is not None and node.known is node.known.base.in_room(node.shape)
 
 
 def _storage_below(promise: Promise) -> set[UOp]:
-    """The BUFFERs that it stands on."""
+    """The BUFFERs that a promise depends on."""
     lines = Lines()
     lines.add(promise)
     return {leaf.base for leaf in lines.leaves if not isinstance(leaf, Bound)}

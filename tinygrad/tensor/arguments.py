@@ -39,7 +39,7 @@ MEANT = {"Self": AnyTensor, "Sint": int}
 
 
 def check_choice(operation: str, name: str, value: Any, legal: Iterable[Any]) -> None:
-    """ArgumentError for a value that is none of those that are legal."""
+    """ArgumentError for a value that is not among those that are legal."""
     if value not in legal:
         words = ", ".join(map(str, legal))
         raise ArgumentError(f"{operation}: {name}={value!r}; legal are {words}")
@@ -161,7 +161,7 @@ def _symbolic(called: str, *given: Any, **named: Any) -> ShapeError | None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says, as far as it says anything."""
+    """Whether a value is what an annotation says; true where the annotation says nothing."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(fits(value, part) for part in parts)
@@ -183,7 +183,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _holds_one(value: Any, hint: Any) -> bool:
-    """Whether this is an array or a tensor of one number of a kind that an annotation names."""
+    """Whether this is an array or a tensor of one number, of a kind that an annotation names."""
     is_array = isinstance(value, np.ndarray)
     if not (is_array or isinstance(value, AnyTensor)) or math.prod(value.shape) != 1:
         return False

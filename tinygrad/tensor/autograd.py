@@ -133,6 +133,31 @@ class Autograd(Pairs):
     ) -> list[UOp | None]:
         """A node for each target, None where this doesn't depend on it. `alone`: what derivatives
         begin with, ones, is a constant that is equal to no other."""
+        self._check_root(seed)
+        root = self._expression
+        self._check_past(root, targets)
+        if seed is not None:
+            first = seed.cast(self.dtype)._held
+        else:
+            first = self.ones_like()._held if alone else self._constant(1, shape=self.shape)
+        graph = graph or _Graph(root)
+        places = [graph.nodes_of(target) for target in targets]
+        flat = [node for nodes in places for node in nodes]
+        parts = iter(gradient(root, flat, first, graph.order))
+        out: list[UOp | None] = []
+        for nodes, target in zip(places, targets, strict=True):
+            total: UOp | None = None
+            for part in itertools.islice(parts, len(nodes)):
+                if part is not None:
+                    part = part.reshape(target.shape + target._element)
+                    total = part if total is None else total + part
+            if total is None and nodes and is_differentiable(target.dtype):
+                total = target.zeros_like()._held  # it stands in the graph; the derivative is 0
+            out.append(total)
+        return out
+
+    def _check_root(self, seed: Self | None) -> None:
+        """An error unless gradients can begin here, with `seed`, or with 1 if it is None."""
         if self.requires_grad is False:
             raise ArgumentError(
                 "backward: of a tensor that says requires_grad=False: made of what says so, as "
@@ -149,34 +174,13 @@ class Autograd(Pairs):
             raise DTypeError(
                 f"backward: of {self.dtype!r}; legal are floats, and with gradient= complex numbers"
             )
-        root = self._expression
-        if seed is not None and seed.shape != self.shape:
-            raise ShapeError(
-                f"backward: gradient has {seed.shape}, this has {self.shape}; legal is this shape"
-            )
-        self._check_past(root, targets)
         if seed is not None:
+            if seed.shape != self.shape:
+                raise ShapeError(
+                    f"backward: gradient has {seed.shape}, this has {self.shape}; legal is this "
+                    "shape"
+                )
             check_devices("backward", self, seed)
-            first = seed.cast(self.dtype)._held
-        elif alone:
-            first = self.ones_like()._held
-        else:
-            first = self._constant(1, shape=self.shape)
-        graph = graph or _Graph(root)
-        places = [graph.nodes_of(target) for target in targets]
-        flat = [node for nodes in places for node in nodes]
-        parts = iter(gradient(root, flat, first, graph.order))
-        out: list[UOp | None] = []
-        for nodes, target in zip(places, targets, strict=True):
-            total: UOp | None = None
-            for part in itertools.islice(parts, len(nodes)):
-                if part is not None:
-                    part = part.reshape(target.shape + target._element)
-                    total = part if total is None else total + part
-            if total is None and nodes and is_differentiable(target.dtype):
-                total = target.zeros_like()._held  # it stands in the graph; the derivative is 0
-            out.append(total)
-        return out
 
     def _check_past(self, root: UOp, targets: list[Self]) -> None:
         """ArgumentError where a gradient by a target comes to a value that was made of it, but says

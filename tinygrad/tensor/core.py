@@ -90,7 +90,7 @@ def axis_of(dim: int, ndim: int, operation: str) -> int:
 
 
 def check_axes(operation: str, tensor: Core, least: int) -> None:
-    """ShapeError for fewer axes."""
+    """ShapeError if the tensor has fewer axes than this."""
     if tensor.ndim < least:
         legal = "are two axes" if least == 2 else "is one axis"
         raise ShapeError(f"{operation}: {tensor.shape}; legal {legal} or more")
@@ -143,8 +143,8 @@ def root_of(node: UOp) -> UOp | None:
 
 
 def end_of_views(node: UOp) -> UOp:
-    """What `node` is a view of, made by movement alone: what lies below all that, or the last copy
-    on the way that is yet to be made."""
+    """What `node` is a view of: what lies below all movement, or the last copy on the way that is
+    yet to be made."""
     bottom = bottom_of(node)
     steps = (bottom, *steps_between(node, bottom))
     return next(below for below in steps if is_window(node, below))
@@ -232,7 +232,7 @@ class Core(Holder):
 
     @classmethod
     def _tell_instead(cls, others: dict[str, str]) -> None:
-        """Of what a floor above has: asked for as attributes they are named."""
+        """Adds names of missing attributes, and what the error for each says to use instead."""
         cls._instead.update({n: o for n, o in others.items() if n not in cls._instead})
 
     _real: ClassVar[Any]
@@ -329,7 +329,7 @@ class Core(Holder):
         return made
 
     def hold(self, node: UOp, taped: bool = False) -> None:
-        """From now on this is a tensor of `node`."""
+        """Makes this a tensor of `node`."""
         self._uop, self._taped, self._source = node, taped, None
         note_change()
 
@@ -363,7 +363,7 @@ class Core(Holder):
         return self._uop.known is not None or self._uop.base.known is not None
 
     def _begin(self) -> None:
-        """This is the first of its family."""
+        """Makes this the first member of a family."""
         node = self._uop
         if node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER:
             return
@@ -401,7 +401,7 @@ class Core(Holder):
         return made
 
     def _reads_with(self, *others: Core) -> None:
-        """This and others may share storage, but are no views of each other."""
+        """Remembers that this and others may share storage without being views of each other."""
         for each in (self, *others):
             join(bottom_of(each._uop), each._family)
 
@@ -418,24 +418,24 @@ class Core(Holder):
         join(bottom_of(self._uop), self._family)
 
     def _view(self, other: Core) -> None:
-        """From now on this is a member of the family of `other`."""
+        """Makes this a member of the family of `other`."""
         family = other._family
         self._enter(family)
         family.recorded |= self._taped or other._taped
 
     def _become(self, other: Core) -> None:
-        """From now on this is the same as `other`."""
+        """Makes this the same as `other`."""
         self._uop, self._taped, self._source = other._value, other._taped, None
         self._enter(other._family)
         note_change()
 
     def _enter(self, family: Family) -> None:
-        """From now on this is a member of `family`."""
+        """Makes this a member of `family`."""
         self._kin = family
         family.members.add(self)
 
     def _leave(self) -> None:
-        """From now on this shares with nobody."""
+        """Makes this the only member of a new family."""
         self._kin = None
 
     @property
@@ -462,7 +462,7 @@ class Core(Holder):
         return mine  # type: ignore[return-value]
 
     def _rebase(self, old: UOp, new: UOp) -> None:
-        """From now on the family views `new`, which has the elements of its bottom `old`."""
+        """Makes the family views of `new`, which has the elements of its bottom `old`."""
         for member in self._members():
             if member._bottom is old:
                 member._uop = on_bottom(member._value, old, new)
@@ -522,7 +522,7 @@ class Core(Holder):
         return now
 
     def _lets_go(self, node: UOp) -> bool:
-        """Whether this, when it stands no more for `node`, forgets how a gradient would go on."""
+        """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
         silent = self.requires_grad is not None or not recording.on
         return not silent and node.base.op not in _WITHOUT_SOURCES and dtypes.is_float(node.dtype)
 

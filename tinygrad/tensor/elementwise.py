@@ -12,13 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from tinygrad.base.dtype import (
-    DType,
-    compute_dtype,
-    dtypes,
-    least_upper_dtype,
-    least_upper_float,
-)
+from tinygrad.base.dtype import DType, compute_dtype, dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -71,19 +72,11 @@ DOTS = ["..."]  # the group that `...` outside parentheses is
 def _groups(side: str) -> list[list[str]]:
     """`"b (h w)"` as [["b"], ["h", "w"]]; `1` is an axis without a name."""
     groups: list[list[str]] = []
-    inside = False
-    for word in side.replace("(", " ( ").replace(")", " ) ").split():
-        if word == "(":
-            groups.append([])
-            inside = True
-        elif word == ")":
-            inside = False
-        elif word == "1":
-            groups.append([]) if not inside else None
-        elif inside:
-            groups[-1].append(word)
+    for group, alone in re.findall(r"\(([^)]*)\)|([^\s()]+)", side):
+        if alone == "...":
+            groups.append(DOTS)
         else:
-            groups.append(DOTS if word == "..." else [word])
+            groups.append([name for name in (alone or group).split() if name != "1"])
     return groups
 
 

@@ -55,7 +55,7 @@ def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
 
 
 def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """A box as large that begins at 0."""
+    """A box of the same sizes that begins at 0."""
     return tuple([(0, end - begin) for begin, end in box])
 
 
@@ -64,7 +64,7 @@ _look = functools.lru_cache(4096, typed=True)(Look)
 
 
 def look_of_number(low: int, high: int, dtype: DType, device: str) -> Look:
-    """How a number looks of which only its bounds are known."""
+    """The look of a number of which only the bounds are known."""
     return _look(None, None, (), False, (), dtype, device, (low, high))
 
 

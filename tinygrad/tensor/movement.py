@@ -323,7 +323,7 @@ class Movement(Conversion):
         return (self if padded is self._held else self._from(padded))._copied(self)
 
     def _pad_by(self, mode: str, pads: Pads) -> Self:
-        """Each axis in turn with pieces of itself."""
+        """Pads each axis in turn with pieces of the tensor itself."""
         check_choice("pad", "mode", mode, ("constant", "reflect", "replicate", "circular"))
         out = self
         for axis, (before, after) in enumerate(pads):
@@ -348,13 +348,11 @@ class Movement(Conversion):
         return out._copied(self)
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
-        """From `begin` to `end` of one axis."""
-        return self._boxed(
-            tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(self.shape))
-        )
+        """The elements from `begin` to `end` of one axis."""
+        return self._from(self._held.sliced(axis, begin, end))
 
     def _grown(self, axis: Sint, size: Sint) -> Self:
-        """One axis of size 1 repeated."""
+        """The tensor with one axis, which has size 1, repeated."""
         return self.expand(tuple(size if i == axis else n for i, n in enumerate(self.shape)))
 
     def flip(self, axis: Any, *more: Any) -> Self:
@@ -619,8 +617,7 @@ def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
 
     place, stride = everywhere(0), 1
     for axis in reversed(range(len(final))):
-        line = tuple(n if i == axis else 1 for i, n in enumerate(final))
-        count = UOp.arange(final[axis], node.device, kind).reshape(line).expand(final)
+        count = UOp.positions(final, axis, node.device, kind)
         place, stride = place + count * everywhere(stride), settled(stride * final[axis])
     indices: list[UOp] = []
     for size in reversed(shape):
@@ -630,7 +627,7 @@ def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
 
 
 def _turned(size: Sint, step: Sint) -> Sint:
-    """Where an axis begins that is rolled by `step`."""
+    """Where an axis begins after it was rolled by `step`."""
     if isinstance(size, int):
         return settled(-step % size) if size else 0
     low, high = least(step), most(step)
@@ -665,7 +662,7 @@ def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
 
 
 def _over(size: Sint) -> Sint:
-    """What of a size is above 0; a symbolic one's sign must be known."""
+    """The size if it is above 0, else 0. The sign of a symbolic size must be known."""
     if isinstance(size, int):
         return max(0, size)
     if size.vmin < 0 < size.vmax:
@@ -674,7 +671,7 @@ def _over(size: Sint) -> Sint:
 
 
 def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:
-    """Whether negative padding leaves less than nothing of an axis."""
+    """Whether negative padding cuts off more of an axis than there is."""
     numbers = all(isinstance(n, int) for n in (*pair, size))
     return numbers and size + min(pair[0], 0) + min(pair[1], 0) < 0
 

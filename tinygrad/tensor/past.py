@@ -40,7 +40,7 @@ def past_of(node: UOp) -> set[Made]:
 
 
 def past_of_promised(sources: Iterable[Source]) -> set[Made]:
-    """The same of what stands on these, and has no nodes."""
+    """The same for a value that depends on these sources, and has no nodes."""
     found: set[Made] = set()
     for source in sources:
         if isinstance(source, Promise):
@@ -53,12 +53,12 @@ def past_of_promised(sources: Iterable[Source]) -> set[Made]:
 
 
 def asked(promise: Promise, holder: Holder) -> None:
-    """A tensor that held the promise holds a node from now on."""
+    """Remembers that a tensor which held the promise holds a node from now on."""
     _asked[weakref.ref(promise)] = holder
 
 
 def remember(was: Made, now: UOp, past: Iterable[Made]) -> None:
-    """A tensor that stood for the node `was`, which was made of `past`, stands for `now`."""
+    """Remembers that a tensor which stood for the node `was`, made of `past`, stands for `now`."""
     _moved[was] = now
     buffer = now.base.storage
     if buffer is not None:

@@ -52,7 +52,7 @@ class _Recording(threading.local):
 
     @contextlib.contextmanager
     def expression(self) -> Iterator[None]:
-        """While it lasts, an expression is run."""
+        """A context in which an expression is run."""
         before, self.inside = self.inside, True
         try:
             yield
@@ -61,7 +61,7 @@ class _Recording(threading.local):
 
     @contextlib.contextmanager
     def written_down(self, followed: bool) -> Iterator[None]:
-        """While it lasts, writes have nodes, of which gradients know if they are `followed`."""
+        """A context in which writes have nodes; gradients follow these if they are `followed`."""
         before = self.on, self.writes
         self.on, self.writes = followed and self.on, False
         try:
@@ -95,7 +95,8 @@ class Template:
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
-        """Whether it knows of something behind a box of storage: where that begins may matter."""
+        """Whether the template uses what lies behind a box of storage: then it may matter where the
+        box begins."""
         behind: list[bool] = []  # of each hole
         for look in looks:
             boxes = [look.is_storage and op is Ops.SHRINK for op, _ in look.views]
@@ -103,7 +104,7 @@ class Template:
         return any([is_behind and place in self.seen for place, is_behind in enumerate(behind)])
 
     def over(self, holes: Sequence[UOp], origin: str | None) -> list[UOp]:
-        """The expressions over other nodes, made in the line `origin`."""
+        """The expressions over other nodes; their source line is `origin`."""
         made = [*holes, *self.fixed]
         for op, dtype, places, arg, shape in self.steps:
             node = UOp(op, dtype, tuple([made[i] for i in places]), arg)
@@ -180,7 +181,8 @@ class Version:
         return later
 
     def _in_era(self, era: int) -> Version:
-        """The same in a later era: most tensors of a step are asked for it once."""
+        """The same in a later era. (Copied field by field: each step asks for this once for most of
+        its tensors.)"""
         later = object.__new__(Version)
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
         later.begins, later.order, later.start = self.begins, self.order, self.start
@@ -292,7 +294,7 @@ class Promise:
 
     @property
     def is_computed(self) -> bool:
-        """Whether it is known where it lies."""
+        """Whether the place where it lies is known."""
         return self.stored.buffer is not None
 
     @property
@@ -312,7 +314,7 @@ class Promise:
 
     @property
     def computed_end(self) -> UOp | None:
-        """Of a node that was made, what is stored for it, if it was computed."""
+        """If nodes were made: the node that is stored for it, if that was computed."""
         nodes = self.expression.nodes
         end = None if nodes is None else stored_base(nodes[self.number])
         return None if end is None or end.known is None else end
@@ -331,7 +333,8 @@ class Promise:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of what it shows is stored for it, and so for views of the same."""
+        """Whether everything that it shows is stored for it alone, so that views of it can use the
+        same storage."""
         bottom = bottom_of(self.like)
         return stored_base(self.like) is bottom and not repeats(self.like, bottom)
 
@@ -414,8 +417,8 @@ def write_down(
 
 
 def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
-    """What stands for a promised tensor where its graph is made, in `nodes`, and nobody else gets
-    to see it: the tensor stays promised."""
+    """A tensor that stands for a promised one where its graph is made, in `nodes`, seen by nobody
+    else: the tensor itself stays promised."""
     source = tensor._source
     if not isinstance(source, Promise):
         return tensor
@@ -426,7 +429,7 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
 
 
 def _tell(promise: Promise, node: UOp) -> None:
-    """Says where the node was computed, if it was."""
+    """Tells a node where it was computed, if it was."""
     end = stored_base(node)
     if promise.buffer is None or end.known is not None:
         return

@@ -71,17 +71,17 @@ def expressions(cls: type[C], moves: bool = False) -> type[C]:
 
 
 def small(method: F) -> F:
-    """A method as those of such a class are."""
+    """A method that is treated like those of a class of `expressions`."""
     return expression(method, is_small=True)
 
 
 def movements(cls: type[C]) -> type[C]:
-    """The same of methods of which most only move elements."""
+    """The same for a class whose methods mostly move elements."""
     return expressions(cls, moves=True)
 
 
 def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
-    """The method, which remembers what it made of arguments that looked alike."""
+    """The method, made to remember its results for arguments that look alike."""
     see = _source_seen if is_small else _seen
 
     @functools.wraps(method)
@@ -138,7 +138,8 @@ _PARTED: dict[type, Callable[[Any], Iterable[Any]]] = {
 
 
 def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable] | None:
-    """How the arguments look, what stands behind tensors in `seen`; None where more may matter."""
+    """The looks of the arguments. The sources behind tensors are added to `seen`. None where more
+    than a look may matter."""
     found: list[Hashable] = []
     for value in values:
         kind = type(value)
@@ -217,7 +218,7 @@ class Output(NamedTuple):
         return made
 
     def promised(self, promise: Promise, values: Iterable[Any]) -> Core:
-        """The tensor without a node, made of these arguments."""
+        """A tensor without a node, promised of these arguments."""
         made = self.kind._promised(promise)
         if self.views is not None:
             made._view(list(_all(Core, values))[self.views])
@@ -250,7 +251,7 @@ class Result(NamedTuple):
         return True
 
     def gives(self, result: Any, nodes: Sequence[UOp]) -> bool:
-        """Whether these are the nodes of what was made."""
+        """Whether these are the nodes of the results."""
         right = [each._uop for each in (result if self.container else (result,))]
         return all(map(is_, _plain(nodes), _plain(right)))
 
@@ -279,6 +280,38 @@ def _promised(result: Result, sources: list[Source]) -> list[Promise]:
     return made
 
 
+def _output(
+    each: Core, node: UOp, tensors: Sequence[Core], ends: list[UOp], of: dict[UOp, int]
+) -> Output | None:
+    """What is remembered of a result with this node; None where it can't be. `ends`: what each of
+    the given tensors is a view of; `of`: their numbers by what lies below that."""
+    moves = of.get(bottom_of(node))
+    is_of_copy = moves is not None and ends[moves] is not bottom_of(node)
+    is_view = _is_view(node, ends)
+    if is_of_copy or not (is_view or beneath(node, _EACH_ONCE).op not in MOVED):
+        return None
+    views = ends.index(_end_below(node, ends)) if is_view else None
+    if views is not None and each.family is not tensors[views].family:
+        if root_of(node) is None:
+            return None  # a copy that comes to the same
+        views = None
+    look = look_at(type(each), each.requires_grad, node)
+    return Output(type(each), each.requires_grad, look, views, moves)
+
+
+def _end_below(node: UOp, ends: list[UOp]) -> UOp:
+    """The one of these nodes that lies below movement, or what does."""
+    while node not in ends and node.op in MOVED:
+        node = node.src[0]
+    return node
+
+
+def _is_view(node: UOp, ends: list[UOp]) -> bool:
+    """Whether a node is a view of one of these."""
+    bottom = _end_below(node, ends)
+    return bottom in ends and is_window(node, bottom)
+
+
 @functools.lru_cache(MOST, typed=True)
 def _remembered(
     method: Callable[..., Any], names: tuple[str, ...], modes: Hashable, *looks: Hashable
@@ -304,24 +337,13 @@ def _remembered(
     ends = [end_of_views(chain[0]) for chain in chains]
     of = {chain[-1]: number for number, chain in enumerate(chains)}
     nodes = _plain([each._value for each in made], holes)
-    outputs, new = [], []
+    outputs = []
     for each, node in zip(made, nodes, strict=True):
-        bottom = node
-        while bottom not in ends and bottom.op in MOVED:
-            bottom = bottom.src[0]
-        is_view = bottom in ends and is_window(node, bottom)
-        look = look_at(type(each), each.requires_grad, node)
-        moves = of.get(bottom_of(node))
-        is_of_copy = moves is not None and ends[moves] is not bottom_of(node)
-        if is_of_copy or not (is_view or beneath(node, _EACH_ONCE).op not in MOVED):
+        output = _output(each, node, tensors, ends, of)
+        if output is None:
             return None
-        views = ends.index(bottom) if is_view else None
-        if views is not None and each.family is not tensors[views].family:
-            if root_of(node) is None:
-                return None  # a copy that comes to the same
-            views = None
-        outputs.append(Output(type(each), each.requires_grad, look, views, moves))
-        new += [] if is_view else [bottom_of(node)]
+        outputs.append(output)
+    new = [bottom_of(node) for node in nodes if not _is_view(node, ends)]
     inner = [n for n in UOp.sink(*nodes).toposort(stop=holes) if n not in holes]
     if (
         len(set(new)) < len(new)  # views of each other
@@ -347,15 +369,15 @@ class _OnStandIns:
     name, start = "expression", 0
 
     def drawing(self) -> None:
-        """Random numbers would be drawn twice."""
+        """JitError: random numbers would be drawn twice."""
         raise JitError(self.name)
 
     def unwatched(self) -> AbstractContextManager[None]:
-        """There is nothing that it watches."""
+        """Nothing is watched here."""
         return nullcontext()
 
     def before(self, run: Run) -> None:
-        """Nothing can be computed."""
+        """Nothing can be computed here."""
         raise JitError(self.name)
 
     def after(self, run: Run) -> None:

@@ -179,10 +179,7 @@ class Tensor(InPlace):
         return self if self._taped else self.detach()
 
     def shard(
-        self,
-        devices: Sequence[str],
-        axis: int | None = None,
-        splits: Sequence[int] | None = None,
+        self, devices: Sequence[str], axis: int | None = None, splits: Sequence[int] | None = None
     ) -> Self:
         """The same value on several devices: all of it on each, or with `axis` cut along that into
         parts, one a device, of the sizes `splits` or as even as can be.
@@ -218,10 +215,7 @@ class Tensor(InPlace):
         return self._from(start._held.copy_to(Placement(names, cut)))
 
     def shard_(
-        self,
-        devices: Sequence[str],
-        axis: int | None = None,
-        splits: Sequence[int] | None = None,
+        self, devices: Sequence[str], axis: int | None = None, splits: Sequence[int] | None = None
     ) -> Self:
         """`shard`, in place; its gradient too.
 

@@ -103,13 +103,13 @@ def _has_leaf(family: list[Any]) -> bool:
 
 
 def _is_lone(tensor: Core) -> bool:
-    """Whether it is only promised, and neither a view nor looked at by one."""
+    """Whether this is only promised, is no view, and has no views."""
     it = tensor._source
     return type(it) is Promise and it.stored is it and not (it.is_computed or tensor._kin)
 
 
 def _is_all(place: Version) -> bool:
-    """Whether it is all elements of storage, in their order."""
+    """Whether this is all of some storage, its elements in order."""
     steps = steps_between(place.view, place.base)
     return place.base.op is Ops.BUFFER and all([step.op is Ops.RESHAPE for step in steps])
 
@@ -341,14 +341,14 @@ class Writing(Autograd):
         return given._broadcast_to(shape)
 
     def _is_mask(self, indices: Any) -> bool:
-        """Whether a single mask is all there is: then nothing needs to be read."""
+        """Whether the index is a single mask, so that nothing needs to be read."""
         if isinstance(indices, (tuple, list)) or not hasattr(indices, "dtype"):
             return False
         mask = self._tensor(indices)
         return mask.dtype is dtypes.bool and mask.shape == self.shape[: mask.ndim] != ()
 
     def _masked(self, mask: Self, value: Self) -> Self:
-        """This with `value` where `mask` is true."""
+        """This, with `value` where `mask` is true."""
         rest = self.shape[mask.ndim :]
         whole = mask.reshape(mask.shape + (1,) * len(rest))
         if value.ndim <= len(rest) or value.shape[0] == 1:  # one for all
@@ -368,7 +368,7 @@ class Writing(Autograd):
         return wanted.where(picked, self)
 
     def _scattered(self, tensors: list[tuple[int, Any]], places: list[int], value: Self) -> Self:
-        """This with `value` written where the tensors say."""
+        """This, with `value` written at the places that the index tensors name."""
         axes = [axis for axis, _ in tensors]
         rest = [i for i in range(self.ndim) if i not in axes]
         nodes, shape = self._checked(tensors)
@@ -467,29 +467,34 @@ class Writing(Autograd):
             self._family.root = root_of(self._uop)
             self._reads_with(value)
         else:
-            # storage, which is made if it is not there yet: the next version of all of it
             self._check_single(view, members)
-            before, bottom = view._store(), view._bottom
-            target = writable_part(view._value)
-            assert target.base is bottom, "a family has one bottom"
-            for step in steps_between(target, bottom):
-                step.known = None  # where a part was computed alone is no place to write to
-            new = value._value.detach() if silent else value._held
-            if not silent and before is not None and view.requires_grad is None:
-                # what is not overwritten keeps the way for gradients of the expression that it was
-                history = before.reshape(bottom.shape)
-                target = on_bottom(target, bottom, bottom.detach(history))
-            changed = target.assign(new)
-            supersede(bottom, changed.base)
-            if not is_detached(view._value):
-                view._uop = changed
+            view._write_to_storage(value, silent)
         for member, past, bottom in tape:  # the new value, and gradients as if it were the old one
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
             now = member._bottom.reshape(bottom.shape).detach(history)
             member.hold(on_bottom(past, bottom, now), taped=True)
 
+    def _write_to_storage(self, value: Self, silent: bool) -> None:
+        """The next version of all storage that this is a view of, with `value` here. The storage is
+        made, if it is not there yet."""
+        before, bottom = self._store(), self._bottom
+        target = writable_part(self._value)
+        assert target.base is bottom, "a family has one bottom"
+        for step in steps_between(target, bottom):
+            step.known = None  # where a part was computed alone is no place to write to
+        new = value._value.detach() if silent else value._held
+        if not silent and before is not None and self.requires_grad is None:
+            # what is not overwritten keeps the way for gradients of the expression that it was
+            history = before.reshape(bottom.shape)
+            target = on_bottom(target, bottom, bottom.detach(history))
+        changed = target.assign(new)
+        supersede(bottom, changed.base)
+        if not is_detached(self._value):
+            self._uop = changed
+
     def _check_single(self, view: Self, members: list[Self]) -> None:
-        """Sees to it that no two elements of `view` are one in memory."""
+        """Makes sure that no two elements of `view` are the same one in memory: by a copy, or an
+        error if other tensors look at it."""
         if not repeats(view._value, view._bottom):
             return
         if any(member is not view for member in members):
@@ -514,7 +519,7 @@ class Writing(Autograd):
         return None
 
     def _unshare(self, base: UOp) -> None:
-        """A buffer of its own for this and the views made of it."""
+        """Gives this, and the views made of it, a buffer of their own."""
         own = own_copy(base)
         self._rebase(base, own)
         join(own, self._family)

@@ -211,23 +211,17 @@ def _running(node: UOp, g: UOp) -> Gradients:
         fast = first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest))
         is_known = isinstance(x.shape[axis], int) and prod(x.shape)
         return (fast.detach(of_running_product(x, g, axis)) if is_known else fast,)
-    at = [_count(x, i) for i in range(x.ndim)]  # the latest of the largest takes it
+    at = [
+        UOp.positions(x.shape, i, x.device) for i in range(x.ndim)
+    ]  # the latest of the largest takes it
     at[axis] = x.eq(node).where(at[axis], at[axis].const_like(0)).running("max", axis)
     return (x.const_like(0).scatter("add", g, *at),)
-
-
-def _count(x: UOp, axis: int) -> UOp:
-    """The position along `axis`, in the shape of x."""
-    n = x.shape[axis]
-    line = tuple(n if i == axis else 1 for i in range(x.ndim))
-    return UOp.arange(n, x.device).reshape(line).expand(x.shape)
 
 
 def _index(node: UOp, g: UOp) -> Gradients:
     x, indices, gates = node.src[0], node.src[1 : 1 + node.arg], node.src[1 + node.arg :]
     for gate in gates:
-        shape = gate.shape + (1,) * (g.ndim - gate.ndim)
-        g = gate.reshape(shape).expand(g.shape).where(g, g.const_like(0))
+        g = gate.broadcast_rows(g.shape).where(g, g.const_like(0))
     of_x = x.const_like(0).scatter("add", g, *indices)
     return (of_x, *(None for _ in node.src[1:]))
 

@@ -4,10 +4,25 @@ tensors. A class that derives from `Arithmetic` supplies `alu` and `const_like`,
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.op import Ops
+
+A = TypeVar("A", bound="Arithmetic")
+
+
+def _operators(op: Ops) -> tuple[Callable[[A, Any], A], Callable[[A, Any], A]]:
+    """`a op b`, and `b op a`."""
+
+    def method(self: A, other: Any) -> A:
+        return self._binary(op, other)
+
+    def turned_method(self: A, other: Any) -> A:
+        return self._binary(op, other, True)
+
+    return method, turned_method
 
 
 class Arithmetic:
@@ -43,11 +58,17 @@ class Arithmetic:
     def __invert__(self) -> Self:
         return self._binary(Ops.XOR, -1)
 
-    def __add__(self, other: Any) -> Self:
-        return self._binary(Ops.ADD, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return self._binary(Ops.ADD, other, True)
+    __add__, __radd__ = _operators(Ops.ADD)
+    __mul__, __rmul__ = _operators(Ops.MUL)
+    __truediv__, __rtruediv__ = _operators(Ops.FDIV)
+    __floordiv__, __rfloordiv__ = _operators(Ops.IDIV)
+    __mod__, __rmod__ = _operators(Ops.MOD)
+    __and__, __rand__ = _operators(Ops.AND)
+    __or__, __ror__ = _operators(Ops.OR)
+    __xor__, __rxor__ = _operators(Ops.XOR)
+    __lshift__, __rlshift__ = _operators(Ops.SHL)
+    __rshift__, __rrshift__ = _operators(Ops.SHR)
+    __lt__, __gt__ = _operators(Ops.CMPLT)
 
     def __sub__(self, other: Any) -> Self:
         if hasattr(other, "__array_priority__"):
@@ -56,66 +77,6 @@ class Arithmetic:
 
     def __rsub__(self, other: Any) -> Self:
         return self._operand(other)._binary(Ops.ADD, -self)
-
-    def __mul__(self, other: Any) -> Self:
-        return self._binary(Ops.MUL, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return self._binary(Ops.MUL, other, True)
-
-    def __truediv__(self, other: Any) -> Self:
-        return self._binary(Ops.FDIV, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return self._binary(Ops.FDIV, other, True)
-
-    def __floordiv__(self, other: Any) -> Self:
-        return self._binary(Ops.IDIV, other)
-
-    def __rfloordiv__(self, other: Any) -> Self:
-        return self._binary(Ops.IDIV, other, True)
-
-    def __mod__(self, other: Any) -> Self:
-        return self._binary(Ops.MOD, other)
-
-    def __rmod__(self, other: Any) -> Self:
-        return self._binary(Ops.MOD, other, True)
-
-    def __and__(self, other: Any) -> Self:
-        return self._binary(Ops.AND, other)
-
-    def __rand__(self, other: Any) -> Self:
-        return self._binary(Ops.AND, other, True)
-
-    def __or__(self, other: Any) -> Self:
-        return self._binary(Ops.OR, other)
-
-    def __ror__(self, other: Any) -> Self:
-        return self._binary(Ops.OR, other, True)
-
-    def __xor__(self, other: Any) -> Self:
-        return self._binary(Ops.XOR, other)
-
-    def __rxor__(self, other: Any) -> Self:
-        return self._binary(Ops.XOR, other, True)
-
-    def __lshift__(self, other: Any) -> Self:
-        return self._binary(Ops.SHL, other)
-
-    def __rlshift__(self, other: Any) -> Self:
-        return self._binary(Ops.SHL, other, True)
-
-    def __rshift__(self, other: Any) -> Self:
-        return self._binary(Ops.SHR, other)
-
-    def __rrshift__(self, other: Any) -> Self:
-        return self._binary(Ops.SHR, other, True)
-
-    def __lt__(self, other: Any) -> Self:
-        return self._binary(Ops.CMPLT, other)
-
-    def __gt__(self, other: Any) -> Self:
-        return self._binary(Ops.CMPLT, other, True)
 
     def __le__(self, other: Any) -> Self:
         return self._binary(Ops.CMPLT, other)._binary(Ops.OR, self.eq(other))

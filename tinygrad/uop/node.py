@@ -198,6 +198,15 @@ class UOp(Questions):
         return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
 
     @staticmethod
+    def positions(
+        shape: tuple[Any, ...], axis: int, device: Any, dtype: DType = dtypes.int32
+    ) -> UOp:
+        """For each element of `shape`, its position along one axis."""
+        own = axis % len(shape)
+        line = tuple(n if i == own else 1 for i, n in enumerate(shape))
+        return UOp.arange(shape[own], device, dtype).reshape(line).expand(shape)
+
+    @staticmethod
     def on(device: Any) -> UOp:
         """The DEVICE of a name, of a tuple of names, or of a Placement."""
         return UOp(Ops.DEVICE, arg=placed(device))
@@ -317,6 +326,10 @@ class UOp(Questions):
         own = self.shape
         return self.reshape((1,) * (len(shape) - len(own)) + own).expand(shape)
 
+    def broadcast_rows(self, shape: tuple[Any, ...]) -> UOp:
+        """New axes of size 1 behind, then expanded: each element is there for a whole row."""
+        return self.reshape(self.shape + (1,) * (len(shape) - self.ndim)).expand(shape)
+
     def permute(self, axes: tuple[int, ...]) -> UOp:
         if axes == tuple(range(len(axes))):
             return self
@@ -328,6 +341,18 @@ class UOp(Questions):
     def shrink(self, box: tuple[tuple[Any, Any], ...]) -> UOp:
         whole = tuple((0, n) for n in self.shape)
         return self if box == whole else self.moved(Ops.SHRINK, box)
+
+    def sliced(self, axis: int, begin: Any, end: Any) -> UOp:
+        """The elements from `begin` to `end` of one axis."""
+        own = axis % len(self.shape)
+        return self.shrink(
+            tuple((begin, end) if i == own else (0, n) for i, n in enumerate(self.shape))
+        )
+
+    def padded(self, axis: int, before: Any, after: Any) -> UOp:
+        """So many zeros before and after the elements of one axis."""
+        own = axis % len(self.shape)
+        return self.pad(tuple((before, after) if i == own else (0, 0) for i in range(self.ndim)))
 
     def flip(self, axes: tuple[int, ...]) -> UOp:
         return UOp(Ops.FLIP, self.dtype, (self,), axes) if axes else self

@@ -25,6 +25,15 @@ class ScanInfo:
     inputs: int
     reverse: bool = False
 
+    @property
+    def next_states(self) -> tuple[UOp, ...]:
+        """What the states are after a turn."""
+        return self.body.src[: self.states]
+
+    @property
+    def outputs(self) -> tuple[UOp, ...]:
+        return self.body.src[self.states :]
+
     def __repr__(self) -> str:
         return f"<scan of {self.turns} {self.body.key.hex()[:12]}>"
 

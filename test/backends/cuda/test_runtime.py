@@ -332,7 +332,7 @@ def test_memory_that_a_function_may_not_declare_is_lent(library, monkeypatch):
     segment.run([handle], [])  # 61440 is where its 60 KiB end
     with pytest.raises(DeviceError, match="lost: .*ILLEGAL_ADDRESS"):
         device.queue.synchronize()
-    assert device.memory.connection.lost
+    assert device.memory.connection.presence.lost
 
 
 # ---- graphs --------------------------------------------------------------------------------------
@@ -528,7 +528,9 @@ def test_a_lost_card_says_so_each_time_and_others_go_on(library):
     with pytest.raises(DeviceError, match="CUDA:2 is lost: waiting for kernels: .*ILLEGAL_ADDRESS"):
         Device["CUDA:2"].synchronize()
     for _ in range(2):
-        with pytest.raises(DeviceError, match="was lost, .*ILLEGAL_ADDRESS.*not its own"):
+        with pytest.raises(
+            DeviceError, match="is lost: .*ILLEGAL_ADDRESS.*not its own; start the program again"
+        ):
             (x + 1).numpy()
     library.broken = 0
     for other in ("CPU", "CUDA"):

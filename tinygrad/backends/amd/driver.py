@@ -12,7 +12,7 @@ from typing import Any
 
 from tinygrad.backends.amd.target import CHIPS, chip_of, chip_target
 from tinygrad.backends.cuda.device import NON_BLOCKING, Connection
-from tinygrad.backends.cuda.driver import Driver
+from tinygrad.backends.cuda.driver import Driver, first_library
 from tinygrad.base.errors import DeviceError
 
 LIBRARIES = {"win32": ("amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll")}
@@ -60,16 +60,9 @@ class KernelNode(ctypes.Structure):
 
 def open_library() -> Any:
     """The runtime library. Raises `DeviceError` if there is none."""
-    reasons = []
-    for name in LIBRARIES.get(sys.platform, LINUX):
-        try:
-            return ctypes.CDLL(name)
-        except OSError as error:
-            reasons.append(str(error))
-    raise DeviceError(
-        f"device AMD: no HIP library here ({reasons[0]}); it comes with AMD's ROCm, in a container "
-        "with --device=/dev/kfd --device=/dev/dri. DEV=CPU needs none"
-    )
+    source = "it comes with AMD's ROCm, in a container with --device=/dev/kfd --device=/dev/dri"
+    names = LIBRARIES.get(sys.platform, LINUX)
+    return first_library(names, "device AMD: no HIP library here", source)
 
 
 def connect(index: int) -> Connection:
@@ -95,8 +88,9 @@ def connect(index: int) -> Connection:
 
 
 def architecture_of(library: Any, index: int) -> str:
-    """A chip's name. It stands somewhere in the properties, whose layout depends on the version:
-    the last word that looks like one, since a card may be called by it too."""
+    """A chip's name, such as gfx1100. It is somewhere in the properties, whose layout depends on
+    the version of the library. The last word that looks like a chip's name is it: an earlier one
+    may be a part of the card's name."""
     found = next(getattr(library, name) for name in PROPERTIES if hasattr(library, name))
     found.argtypes, found.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_int
     properties = ctypes.create_string_buffer(ROOM)

@@ -25,7 +25,9 @@ Symbol = tuple[str, int, int, int, int, int]  # name, info, other, section, valu
 
 @dataclass
 class Section:
-    """A row of the section table, and its bytes. `size` counts where nothing is in the file."""
+    """A row of the section table, and its bytes. `size` counts where nothing is in the file.
+    `linked`: the section with its names, or with the symbols that it lists; `link` is its
+    number."""
 
     name: str
     kind: int
@@ -35,12 +37,10 @@ class Section:
     link: int = 0
     info: int = 0
     entry: int = 0
+    linked: str = ""
     address: int = 0
     offset: int = 0
     size: int = 0
-
-
-Placed = dict[int, tuple[int, Section]]  # from a section's number to its new one
 
 
 def read_object(binary: bytes) -> tuple[list[Section], list[Symbol]]:
@@ -72,44 +72,49 @@ def link(binary: bytes) -> bytes:
     shared = [symbol for symbol in symbols if symbol[1] >> 4 != LOCAL]
     names = [symbol[0] for symbol in shared]
     strings, all_strings = _strings(names), _strings([*(s[0] for s in locals_), *names, "_DYNAMIC"])
-    more = [s for s in given if s.name.startswith(".AMDGPU")]
+    room = bytes(24 * (2 + len(symbols)))
     out = [
         Section("", 0, 0, 1, b""),
         note,
-        Section(".dynsym", DYNSYM, ALLOC, 8, bytes(24 * (1 + len(shared))), 5, 1, 24),
-        Section(".gnu.hash", GNU_HASH, ALLOC, 8, _gnu_hash(names), 2),
-        Section(".hash", HASH, ALLOC, 4, _hash(names), 2, 0, 4),
+        Section(".dynsym", DYNSYM, ALLOC, 8, bytes(24 * (1 + len(shared))), 0, 1, 24, ".dynstr"),
+        Section(".gnu.hash", GNU_HASH, ALLOC, 8, _gnu_hash(names), linked=".dynsym"),
+        Section(".hash", HASH, ALLOC, 4, _hash(names), 0, 0, 4, ".dynsym"),
         Section(".dynstr", STRTAB, ALLOC, 1, strings),
         facts,
         code,
-        Section(".dynamic", DYNAMIC, ALLOC | 1, 8, bytes(7 * 16), 5, 0, 16),
+        Section(".dynamic", DYNAMIC, ALLOC | 1, 8, bytes(7 * 16), 0, 0, 16, ".dynstr"),
         Section(".relro_padding", NOBITS, ALLOC | 1, 1, b""),
-        *more,
+        *(section for section in given if section.name.startswith(".AMDGPU")),
         Section(".comment", PROGBITS, 0x30, 1, COMMENT, 0, 0, 1),
-        Section(".symtab", SYMTAB, 0, 8, bytes(24 * (2 + len(symbols))), 0, len(locals_) + 2, 24),
+        Section(".symtab", SYMTAB, 0, 8, room, 0, len(locals_) + 2, 24, ".strtab"),
         Section(".shstrtab", STRTAB, 0, 1, b""),
         Section(".strtab", STRTAB, 0, 1, all_strings),
     ]
-    out[-3].link = len(out) - 1
-    titles = _strings([section.name for section in out[1:]])
-    out[-2].data = titles
+    at = {section.name: section for section in out}
+    number = {section.name: i for i, section in enumerate(out)}
+    for section in out:
+        section.link = number[section.linked] if section.linked else section.link
+    at[".shstrtab"].data = _strings([section.name for section in out[1:]])
     end = _place(out)
-    dynamic = out[8]
-    at = {given.index(code): (7, code), given.index(facts): (6, facts)}
-    values = {ABSOLUTE: (ABSOLUTE, 0)} | {i: (n, s.address) for i, (n, s) in at.items()}
-    moved = [
-        (name, info, other, values[where][0], values[where][1] + value, size)
-        for name, info, other, where, value, size in (*locals_, *shared)
-    ]
-    locals_, shared = moved[: len(locals_)], moved[len(locals_) :]
-    locals_.append(("_DYNAMIC", 0, 2, 8, dynamic.address, 0))
-    out[2].data = _symbols(shared, strings)
-    out[-3].data = _symbols([*locals_, *shared], all_strings)
-    tags = (6, out[2].address), (11, 24), (5, out[5].address), (10, len(strings))
-    more_tags = (0x6FFFFEF5, out[3].address), (4, out[4].address), (0, 0)
-    dynamic.data = b"".join(struct.pack("<QQ", *pair) for pair in (*tags, *more_tags))
-    facts.data = _relocated(given, symbols, facts, at)
-    return _written(binary, out, titles, end)
+    moving = {given.index(section): section for section in (code, facts)}
+
+    def moved(symbol: Symbol) -> Symbol:
+        name, info, other, where, value, size = symbol
+        if where == ABSOLUTE:
+            return symbol
+        section = moving[where]
+        return name, info, other, number[section.name], section.address + value, size
+
+    dynamic = at[".dynamic"]
+    shared = list(map(moved, shared))
+    own = ("_DYNAMIC", 0, 2, number[".dynamic"], dynamic.address, 0)
+    at[".dynsym"].data = _symbols(shared, strings)
+    at[".symtab"].data = _symbols([*map(moved, locals_), own, *shared], all_strings)
+    tags = {6: at[".dynsym"].address, 11: 24, 5: at[".dynstr"].address, 10: len(strings)}
+    tags |= {0x6FFFFEF5: at[".gnu.hash"].address, 4: at[".hash"].address, 0: 0}
+    dynamic.data = b"".join(struct.pack("<QQ", *tag) for tag in tags.items())
+    facts.data = _relocated(given, symbols, facts, moving)
+    return _written(binary, out, at, end)
 
 
 def _place(out: Sequence[Section]) -> int:
@@ -131,7 +136,7 @@ def _place(out: Sequence[Section]) -> int:
 
 
 def _relocated(
-    given: Sequence[Section], symbols: Sequence[Symbol], facts: Section, at: Placed
+    given: Sequence[Section], symbols: Sequence[Symbol], facts: Section, at: dict[int, Section]
 ) -> bytes:
     """The descriptors, each with the distance to its code."""
     data = bytearray(facts.data)
@@ -140,12 +145,12 @@ def _relocated(
             _, _, _, section, value, _ = symbols[(info >> 32) - 1]
             if info & 0xFFFFFFFF != REL64 or section not in at:
                 raise CompileError(f"[link] relocation {info & 0xFFFFFFFF}; legal is {REL64}")
-            target = at[section][1].address + value
+            target = at[section].address + value
             struct.pack_into("<q", data, place, target + addend - facts.address - place)
     return bytes(data)
 
 
-def _written(binary: bytes, out: Sequence[Section], titles: bytes, end: int) -> bytes:
+def _written(binary: bytes, out: Sequence[Section], at: dict[str, Section], end: int) -> bytes:
     """The file: header, segments, sections, their table."""
     table = round_up(end, 8)
     file = bytearray(table)
@@ -153,8 +158,8 @@ def _written(binary: bytes, out: Sequence[Section], titles: bytes, end: int) -> 
     struct.pack_into("<H", file, 16, 3)  # a shared object
     struct.pack_into("<QQ", file, 32, 64, table)
     struct.pack_into("<HHHHH", file, 54, 56, 8, 64, len(out), len(out) - 2)
-    note, first_end, code, dynamic, padding = out[1], out[6], out[7], out[8], out[9]
-    whole = first_end.offset + first_end.size
+    note, facts, code, dynamic = (at[n] for n in (".note", ".rodata", ".text", ".dynamic"))
+    whole, padding = facts.offset + facts.size, at[".relro_padding"]
     relro = dynamic.offset, dynamic.address, dynamic.size, dynamic.size + padding.size
     segments = (  # kind, flags, offset, address, bytes in the file, in memory, alignment
         (6, 4, 64, 64, 56 * 8, 56 * 8, 8),
@@ -171,6 +176,7 @@ def _written(binary: bytes, out: Sequence[Section], titles: bytes, end: int) -> 
         struct.pack_into("<IIQQQQQQ", file, 64 + 56 * i, *row)
     for section in out:
         file[section.offset : section.offset + len(section.data)] = section.data
+    titles = at[".shstrtab"].data
     for s in out:
         name = titles.index(b"\0" + s.name.encode() + b"\0") + 1 if s.name else 0
         places = s.flags, s.address, s.offset, s.size, s.link, s.info, s.align, s.entry

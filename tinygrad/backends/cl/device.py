@@ -49,8 +49,8 @@ class Connection:
 
 
 def connect(index: int, name: str = "CL", makers: Sequence[str] = ("",)) -> Connection:
-    """Number `index` of this machine's devices that are of one of these makers: of what says one of
-    these words of its vendor, its platform or itself. `name` is what users call such devices."""
+    """Device number `index` among those whose vendor, platform or own name contains one of the
+    words `makers`. `name` is what users call such devices."""
     cl, found = find_devices(name)
     mine = [device for device in found if any(maker in who(device) for maker in makers)]
     if index >= len(mine):
@@ -88,7 +88,7 @@ def check_version(name: str, device: Any) -> None:
 
 
 def who(device: Any) -> str:
-    """A device's names, in small letters."""
+    """The names of a device's vendor, its platform and itself, in lower case."""
     return f"{device.vendor} {device.platform.name} {device.name}".lower()
 
 

@@ -112,7 +112,7 @@ class CLMemory:
         return received
 
     def copy_from(self, handle: Place, other: Memory, source: Place, nbytes: int) -> None:
-        """Bytes of another device: in one context at once, else by way of the host."""
+        """Copies bytes from another device: directly within one context, else through the host."""
         assert isinstance(other, CLMemory)
         connection = self.connection
         if connection.context != other.connection.context:
@@ -208,7 +208,7 @@ class CLSegment:
         return [(event.profile.end - event.profile.start) * 1e-9 for event in events]
 
     def _set_arguments(self, number: int, buffers: Sequence[Place], values: Sequence[int]) -> None:
-        """Those that are not the same as last time: a buffer and where it begins, or a value."""
+        """Sets the arguments that differ from the last run: a buffer and its offset, or a value."""
         launch, kernel, known = self.launches[number], self.kernels[number], self.known[number]
         count = len(launch.buffers)
         for i, position in enumerate(launch.buffers):

@@ -26,7 +26,7 @@ __all__ = ["open_device"]
 
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:
-    """The CPU by way of C; DeviceError where there is no C compiler."""
+    """The CPU, with code compiled from C. DeviceError where there is no C compiler."""
     compiler = CCompiler(find_compiler())
     pool = pool_of(core_count(), lambda: load_c_runner(compiler, cache))
     target = describe(host_target(), compiler.has_half)
@@ -35,8 +35,8 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
 
 
 def describe(host: Target, has_half: bool) -> Target:
-    """The host as C shows it: no instructions that have no name in C. What the compiler takes the
-    processor for is part of its version."""
+    """The host as a program in C sees it, without instructions that C has no name for. The
+    processor that the compiler makes code for is a part of its version."""
     lacks = {"CAST_BFLOAT", "LDEXP", "GUARD", "masked_store"} | (
         set() if has_half else {"CAST_HALF"}
     )

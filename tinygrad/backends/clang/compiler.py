@@ -53,7 +53,7 @@ class Found:
 
 
 def find_compiler() -> Found:
-    """The C compiler of this system. DeviceError, with where was looked, if there is none."""
+    """The C compiler of this system. If there is none, a DeviceError that says which were tried."""
     return _found(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 
@@ -87,7 +87,8 @@ class CCompiler:
 
     @property
     def version(self) -> str:
-        """The compiler's version, and a digest of all that it says of itself and the processor."""
+        """A digest of the command and of all predefined macros, which tell compiler and
+        processor."""
         words = (*self.found.command, *FLAGS, self.found.macros)
         return "C " + hashlib.sha256("\n".join(words).encode()).hexdigest()
 
@@ -140,8 +141,8 @@ class SharedObject:
 
 
 def _remove(path: str) -> None:
-    """The loader has the file mapped, and needs its name no more; Windows keeps it till it is
-    closed."""
+    """Removes a file that was loaded: it is mapped, so its name is not needed any more. On Windows
+    it stays until it is closed."""
     try:
         os.unlink(path)
     except OSError:

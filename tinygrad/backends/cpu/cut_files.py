@@ -39,7 +39,8 @@ cut: dict[int, Mapped] = {}
 
 
 def watch(pages: Any, path: str) -> None:
-    """Kernels may read `pages`, an array that is a mapped file, for as long as it lives."""
+    """Protects kernels that read `pages`, an array that is a mapped file, for as long as it
+    lives."""
     if sys.platform == "linux":
         start = pages.ctypes.data
         watched[start] = Mapped(start, start + pages.nbytes, path)
@@ -65,7 +66,7 @@ def _forget(start: int) -> None:
 
 @functools.cache
 def _listen() -> Any:
-    """From now on a signal from a mapping is heard; what it keeps alive."""
+    """Installs the handler of the signal, and returns the objects that must stay alive for it."""
     system = ctypes.CDLL(None)
     system.mmap.restype = ctypes.c_void_p
     system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]

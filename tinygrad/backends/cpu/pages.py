@@ -71,8 +71,8 @@ def _map(nbytes: int) -> mmap.mmap:
 
 
 def wish_huge(pages: mmap.mmap) -> None:
-    """Huge pages, if the system has them: a core that reads more memory than it has addresses of
-    pages for waits less. Of a file they are what is read into the cache from now on."""
+    """Asks for huge pages, so that a core which reads much memory waits less often for addresses of
+    pages. For a mapped file this holds for what is read into the cache from now on."""
     with suppress(OSError, AttributeError):
         pages.madvise(mmap.MADV_HUGEPAGE)
 

@@ -61,7 +61,7 @@ class Patience:
             raise TimeoutError(f"stopped after {self.limit} s (DEVICE_TIMEOUT)")
 
     def hear(self, number: int) -> None:
-        """A signal came."""
+        """Stops the call if the signal is Ctrl-C, and passes the signal on to an event loop."""
         if number == signal.SIGINT:
             self.stop.value = 1
         if self.before != -1:  # somebody's event loop
@@ -70,7 +70,7 @@ class Patience:
 
 
 class Listener:
-    """A thread that sleeps until a signal comes, or a call's time is over."""
+    """A thread that sleeps until a signal comes, or until a call's time is over."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -81,7 +81,7 @@ class Listener:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def hear(self) -> None:
-        """Tells the call of the main thread of signals that came. The lock is held."""
+        """Passes signals that came on to the call of the main thread. The lock is held."""
         with contextlib.suppress(BlockingIOError):
             for number in self.heard.recv(64):
                 for call in self.calls if number else ():
@@ -104,7 +104,7 @@ class Listener:
 
 @functools.cache
 def _listener() -> Listener:
-    """The process's, once a call was long."""
+    """The one listener of the process, made for the first long call."""
     return Listener()
 
 

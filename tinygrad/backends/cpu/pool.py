@@ -95,7 +95,7 @@ class Pool:
 
 
 def _seat(thread: int) -> int:
-    """Where among the pool's words the seat of a thread begins."""
+    """The offset of a thread's seat in the words of the pool."""
     return OFFSETS["SEATS"] + OFFSETS["SEAT"] * thread
 
 
@@ -108,7 +108,8 @@ _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
-    """Before the interpreter takes its memory apart: helpers must not sleep in unmapped code."""
+    """Stops all helpers before the interpreter frees its memory: else they would sleep in code that
+    is not mapped any more."""
     for pool in list(_pools):
         pool.stop()
 

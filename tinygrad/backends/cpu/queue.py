@@ -128,7 +128,7 @@ class CPUSegment:
         return []
 
     def _run_watched(self, timed: bool) -> list[float]:
-        """What somebody times, or may want to stop."""
+        """Runs kernels that are timed, or that take so long that they may have to be stopped."""
         with Patience(self.queue.stop) if self.is_long else IN_A_MOMENT:
             if timed:
                 return self._run_timed()
@@ -136,7 +136,8 @@ class CPUSegment:
         return []
 
     def _run_timed(self) -> list[float]:
-        """One call a kernel; each time holds the quarter of a microsecond of the call."""
+        """Runs each kernel by a call of its own. Each time includes a quarter of a microsecond for
+        the call."""
         seconds = []
         try:
             for number in range(len(self.launches)):
@@ -149,7 +150,7 @@ class CPUSegment:
         return seconds
 
     def _begin_at(self, number: int, count: int) -> None:
-        """The list is so many kernels from this one on."""
+        """Makes the list consist of `count` kernels, from this one on."""
         first = self._records_at + RECORD.size * number
         LIST.pack_into(self._list, 0, first, count, self.queue.stop_at)
 
@@ -158,8 +159,9 @@ class CPUSegment:
         return self.queue.pool.threads > 1 and launch.grid[0] > 1 and enough
 
     def _lay_out(self, first: int) -> None:
-        """Write, behind `first` bytes of the list, its records, the argument tables that they point
-        to, and where these come from: few pages, which a kernel may have driven from the caches."""
+        """Writes the records of the list, behind its `first` bytes, then their argument tables, and
+        the positions from which these are filled. All lies close together, because a kernel may
+        have displaced it from the caches."""
         given = [
             (*launch.buffers, *(self.n_buffers + value for value in launch.values))
             for launch in self.launches
@@ -180,8 +182,9 @@ class CPUSegment:
         self._begin_at(0, len(self.launches))
 
     def _partition(self, launch: Launch) -> tuple[int, int, int, int, int]:
-        """(tasks, tasks a chunk, chunks or 0, ranges, whether to wake helpers). Chunks say who
-        runs a task, never what it computes: results don't depend on the number of threads."""
+        """The tasks of a kernel, the tasks of a chunk, the number of chunks (0: the caller runs all
+        of them), the number of ranges, and whether to wake helpers. Chunks decide who runs a task,
+        never what it computes, so results don't depend on the number of threads."""
         tasks = launch.grid[0]
         if launch.grid[1:] != (1, 1):
             raise ArgumentError(f"[segment] a CPU grid has one axis, not {launch.grid}")

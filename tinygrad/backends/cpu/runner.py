@@ -56,8 +56,9 @@ class ObjectCache(Protocol):
 
 
 class Runner:
-    """The loaded native code: `run_list(list)`, `help(pool, thread)`, `dismiss(pool, thread)`; all
-    arguments are addresses or integers. A call costs Python the more the more they are."""
+    """The loaded native code: `run_list(list)`, `help(pool, thread)`, `dismiss(pool, thread)`. All
+    arguments are addresses or integers. They are few, since each makes a call from Python
+    slower."""
 
     def __init__(self, code: LoadedObject, machine: str) -> None:
         self.code = code

@@ -8,7 +8,6 @@ later use says so, and other devices go on.
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from typing import Any
 from tinygrad.backends.cuda import driver as cuda
 from tinygrad.backends.cuda.driver import Driver, KernelNode, Pointer, version_text
 from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
-from tinygrad.backends.presence import wait_until
+from tinygrad.backends.presence import Presence, wait_until
 from tinygrad.backends.without import permitted
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
@@ -40,29 +39,16 @@ class Connection:
     context: int
     memory: int  # bytes in all
     stream: int = 0
-    lost: str = ""  # why nothing can be asked any more
-    process: int = field(default_factory=os.getpid)
     retired: deque[tuple[str, int]] = field(default_factory=deque)  # what nobody holds any more
     node: type[Any] = KernelNode  # how this driver wants a kernel of a graph
 
-    @property
-    def usable(self) -> bool:
-        """Whether the card can be asked anything, from this process."""
-        return not self.lost and os.getpid() == self.process
+    def __post_init__(self) -> None:
+        self.presence = Presence(self.name)
 
     def enter(self) -> None:
         """Makes the card's context this thread's. DeviceError if the card is lost, or this process
-        is a fork: the driver's threads don't survive one."""
-        if os.getpid() != self.process:
-            raise DeviceError(
-                f"device {self.name}: this process was forked after the device was opened; legal "
-                "are multiprocessing's start method 'spawn', or opening it in the child only"
-            )
-        if self.lost:
-            raise DeviceError(
-                f"device {self.name} was lost, and this process can't use it again: {self.lost}; "
-                "restart the process, other devices go on"
-            )
+        is a fork."""
+        self.presence.check()
         self.call("cuCtxSetCurrent", self.context)
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
@@ -81,10 +67,9 @@ class Connection:
         """The error for a result of the driver."""
         words = self.driver.words(code)
         if code in cuda.LOST:
-            self.lost = f"{what}: {words}"
-            if code in cuda.ADVICE:
-                self.lost += f": {cuda.ADVICE[code]}"
-            return DeviceError(f"device {self.name} is lost: {self.lost}")
+            why = f"{what}: {words}"
+            self.presence.lost = why + (f": {cuda.ADVICE[code]}" if code in cuda.ADVICE else "")
+            return DeviceError(f"device {self.name} is lost: {self.presence.lost}")
         if code == cuda.OUT_OF_MEMORY:
             return OutOfMemory(f"[{what}] on {self.name}: {words}")
         if code in cuda.REFUSED:

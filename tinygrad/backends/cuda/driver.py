@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.base.errors import DeviceError
@@ -91,16 +92,20 @@ ADVICE = {
 
 def open_library() -> Any:
     """The driver's library. Raises `DeviceError` if there is none."""
+    source = "it comes with NVIDIA's driver for the card, in a container with --gpus all"
+    return first_library(NAMES, "device CUDA: no NVIDIA driver here", source)
+
+
+def first_library(names: Sequence[str], absent: str, source: str) -> Any:
+    """The first of these libraries that is on this machine. DeviceError, which says what is absent
+    and what it comes with, if there is none."""
     reasons = []
-    for name in NAMES:
+    for name in names:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
             reasons.append(str(error))
-    raise DeviceError(
-        f"device CUDA: no NVIDIA driver here ({reasons[0]}); it comes with NVIDIA's driver for the "
-        "card, in a container with --gpus all. DEV=CPU needs none"
-    )
+    raise DeviceError(f"{absent} ({reasons[0]}); {source}. DEV=CPU needs none")
 
 
 class Driver:

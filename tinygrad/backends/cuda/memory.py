@@ -43,7 +43,7 @@ class CUDAMemory:
         return self.connection.made("cuMemAlloc_v2", size, what="allocate", kind=Address)
 
     def _release(self, handle: int) -> None:
-        if self.connection.usable:
+        if self.connection.presence.is_there:
             self.connection.synchronize()  # the stream may still need it
             self.connection.call("cuMemFree_v2", handle)
 

@@ -83,7 +83,7 @@ class Prepared:
         self.node = connection.node(function=launch.function.handle, **shape, **given)
 
     def _lend(self) -> int:
-        """Bytes of shared memory that come with the launch: all, where there are more than a
+        """Bytes of shared memory that the launch must provide: all of them, if they are more than a
         function may declare."""
         function, size = self.launch.function, self.launch.scratch
         if size <= dialect_of(self.connection.target).static_local:
@@ -94,7 +94,7 @@ class Prepared:
         return size
 
     def fill(self, buffers: Sequence[int], values: Sequence[int]) -> bool:
-        """Writes the table; whether anything is another than last time."""
+        """Writes the table. Returns whether anything differs from the last run."""
         found = [buffers[position] for position in self.launch.buffers]
         if any(address % ALIGNMENT for address in found):
             raise ArgumentError(f"[run] buffers at {found}; they must lie on {ALIGNMENT} bytes")
@@ -156,7 +156,8 @@ class CUDASegment:
         self.graph.launch()
 
     def _run_timed(self) -> list[float]:
-        """One after the other, with marks between them; the seconds from mark to mark."""
+        """Runs the kernels one after the other, with events between them; the seconds from event to
+        event."""
         connection, stream = self.connection, self.connection.stream
         while len(self.events) <= len(self.kernels):
             self.events.append(connection.event(timing=True))

@@ -82,8 +82,8 @@ class DiskFile:
 
     @staticmethod
     def fresh(path: str, nbytes: int) -> DiskFile:
-        """A file that comes to lie at `path` once all its bytes are written; until then an older
-        one stays there, and whoever has that open keeps it."""
+        """A new file that takes its place at `path` once all its bytes are written. Until then an
+        older file stays there, and whoever has opened that keeps it."""
         folder, name = os.path.split(path)
         try:
             handle, part = tempfile.mkstemp(dir=folder or ".", prefix=name)
@@ -148,7 +148,7 @@ class DiskFile:
         return self._mapped[start:end]
 
     def _finish(self, part: str) -> None:
-        """Takes its place."""
+        """Moves the finished file to its path."""
         with suppress(OSError, AttributeError):
             umask = os.umask(0o077)
             os.umask(umask)
@@ -160,7 +160,7 @@ class DiskFile:
         DiskFile._known[facts.st_dev, facts.st_ino] = self
 
     def _change(self, operation: str, function: Any, *arguments: Any) -> Any:
-        """What a system call returns, or an error of ours that says which file."""
+        """The result of a system call. If it fails, the error names the file."""
         try:
             return function(*arguments)
         except OSError as error:

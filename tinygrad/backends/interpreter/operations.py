@@ -74,7 +74,7 @@ def divide_toward_zero(a: int, b: int) -> int:
 
 
 def remainder(a: int, b: int) -> int:
-    """What is left by `divide_toward_zero`: signed as the dividend."""
+    """The remainder of `divide_toward_zero`, which has the sign of the dividend."""
     return a - b * divide_toward_zero(a, b)
 
 
@@ -238,15 +238,15 @@ def store_lanes(memory: Any, at: int, mask: Iterable[bool], values: Iterable[Any
 
 
 def arrive(coming: list[list[tuple[Any, int, Sequence[Any]]]], most: int) -> None:
-    """What was fetched is stored, but for the last `most` groups."""
+    """Stores what was fetched, except for the last `most` groups."""
     while len(coming) > most:
         for memory, at, values in coming.pop(0):
             store_lanes(memory, at, (True,) * len(values), values)
 
 
 class Signal:
-    """Ends a turn after so many arrivals, and when all bytes are there that these said were to
-    come. What is on its way comes as late as it may: when somebody waits for it."""
+    """A signal whose phase ends after `count` arrivals, once all bytes that these announced are
+    there. Boxes are copied as late as possible: when somebody waits for them."""
 
     def __init__(self, count: int) -> None:
         self.count = self.left = count
@@ -254,14 +254,15 @@ class Signal:
         self.boxes: list[tuple[int, Callable[[], None]]] = []
 
     def arrive(self, nbytes: int) -> None:
-        """One has come; so many bytes are to come."""
+        """Counts an arrival, which announces this many bytes."""
         self.left -= 1
         self.expected += nbytes
         if not self.expected:
             self._end()
 
     def had(self, odd: int) -> bool:
-        """Whether the last turn that was over was odd, or even; before the first it was odd."""
+        """Whether the last phase that ended was an odd one, or an even one. Before the first phase
+        the answer is "odd"."""
         if self.left == 0 and self.expected == sum(nbytes for nbytes, _ in self.boxes):
             for _, copy in self.boxes:
                 copy()
@@ -283,9 +284,9 @@ def copy_box(
     layout: tuple[tuple[int, ...], ...],
     place: tuple[int, ...],
 ) -> None:
-    """A box of a tensor comes to rows of 128 bytes, swizzled; what is beyond the tensor is 0.
-    kinds: size and dtype of an element here and there; layout: the tensor's sizes, its strides but
-    the first, and the box's shape."""
+    """Copies a box of a tensor to swizzled rows of 128 bytes; elements beyond the tensor are 0.
+    `kinds`: the size and the dtype of an element in the target and in the source. `layout`: the
+    tensor's sizes, its strides except the first, and the box's shape."""
     sizes, strides, shape = layout
     (itemsize, new), (_, old) = kinds
     for number, turn in enumerate(itertools.product(*map(range, reversed(shape)))):
@@ -318,7 +319,8 @@ def gather(said: Any, lane: int, count: int, itemsize: int, flip: bool) -> tuple
 
 
 def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
-    """Words 0: the code, and then the operands of the first lane that failed, unless one did."""
+    """Writes the code and the operands of the first lane that failed, unless a fault is reported
+    already."""
     lanes = failed if isinstance(failed, tuple) else (failed,)
     if not any(lanes) or memory[at]:
         return
@@ -330,8 +332,8 @@ def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
 
 @functools.cache
 def matrix_unit(name: str) -> Callable[..., tuple[Any, ...]]:
-    """What one instruction of that row of `loops/matrix_units` does to a, b and the total: products
-    of floats are exact, each addition rounds."""
+    """A function that does to a, b and the total what the instruction of that row of
+    `loops/matrix_units` does. Products of floats are exact; each addition rounds."""
     unit = UNITS[name]
     own = (dtype for dtype in (unit.a, unit.b))
     reads = [(lambda code, d=d: decode(code, d)) if dtypes.is_float(d) else int for d in own]
@@ -356,8 +358,8 @@ def matrix_unit(name: str) -> Callable[..., tuple[Any, ...]]:
 
 @functools.cache
 def warp_unit(name: str) -> Callable[..., tuple[Any, ...]]:
-    """What a lane gets of the product that its warp computes by that row of `loops/matrix_units`:
-    `said` has the words of both operands of every lane."""
+    """A function that gives a lane's part of the product that its warp computes by that row of
+    `loops/matrix_units`. `said` has the words of both operands, of every lane."""
     unit = UNITS[name]
     held = unit.held
     assert held is not None
@@ -431,7 +433,7 @@ def _staged(dtype: DType, operand: Any, index: int, depth: int) -> list[Any]:
 def _placed(
     unit: MatrixUnit, rows: Sequence[Part], columns: Sequence[Part], items: Sequence[str]
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Where the element at a row and column is: the lane, and its number among the lane's."""
+    """The place of the element at each row and column: its lane, and its number in the lane."""
     sizes = {name: size for name, size, _ in (*rows, *columns)}
     found = {}
     for lane in range(unit.lanes):

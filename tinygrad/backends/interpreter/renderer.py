@@ -243,13 +243,13 @@ class _Function:
         self.indent = self.indent[:-4]
 
     def exchange(self, node: UOp) -> None:
-        """All lanes say what they have, and hear it when all have."""
+        """Each lane publishes its value, and reads another one's when all have done so."""
         self._together(self.ref(node.src[0]))
         self.assign(node, f"said[lane[0] ^ {node.arg}]")
         self.line("yield")
 
     def matrix(self, node: UOp) -> None:
-        """Where an operand begins, and how it lies there."""
+        """The place of an operand, and its layout."""
         memory, at = self.pointers[node.src[0]]
         self.assign(node, f"({memory}, {at}, {node.arg})")
 
@@ -270,7 +270,7 @@ class _Function:
         self.line("yield")
 
     def fetch(self, node: UOp) -> None:
-        """What is on its way is there when the lane has waited for it."""
+        """Fetched values are stored when the lane waits for them."""
         if node.src[1].op is Ops.TENSOR:
             self._fetch_box(node)
             return
@@ -293,7 +293,7 @@ class _Function:
         self.line(f"{self._signal(signal)}.boxes.append(({node.arg}, partial(copy_box, {given})))")
 
     def _signal(self, pointer: UOp) -> str:
-        """By the memory that it is told in, and where."""
+        """The name of a signal: the memory in which it lies, and its place there."""
         memory, at = self.pointers[pointer]
         return f"memories[{memory!r}, {at}]"
 
@@ -319,7 +319,7 @@ class _Function:
             self.names[node] = self.ref(node.src[0])
 
     def gather(self, node: UOp) -> None:
-        """Every lane says where a row lies, and takes its words of all rows."""
+        """Each lane publishes the place of a row, then takes its words from all rows."""
         memory, at = self.pointers[node.src[0]]
         self._together(f"({memory}, {at})")
         words = f"gather(said, lane[0], {node.dtype.count}, {node.src[0].dtype.itemsize}"

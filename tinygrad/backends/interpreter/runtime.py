@@ -113,8 +113,8 @@ class PythonSegment:
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """TimeoutError, in the midst of whatever Python runs in this thread, after so many seconds; 0:
-    never."""
+    """Raises TimeoutError in this thread after so many seconds, whatever Python code it runs; 0
+    means never."""
     if not seconds:
         yield
         return
@@ -133,7 +133,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def run_kernel(launch: Launch, buffers: Sequence[Any], values: Sequence[int]) -> None:
-    """Every group of the grid; within a group every lane, in step at barriers."""
+    """Runs every group of the grid; the lanes of a group meet at barriers."""
     function = launch.function
     waits = inspect.isgeneratorfunction(function)
     for group in _points(launch.grid):

@@ -47,7 +47,7 @@ class Connection:
             self.language = WITH_LONG
 
     def made(self, address: int | None, what: str) -> Held:
-        """What a method returned; DeviceError where it is nothing."""
+        """The object that a method returned. DeviceError if it returned none."""
         if not address:
             raise DeviceError(f"device {self.presence.label}: {self.name} gives no {what}")
         return Held(self.objc, address)
@@ -76,13 +76,14 @@ class Connection:
     # ---- what is under way -----------------------------------------------------------------------
 
     def sent(self, commands: Held) -> None:
-        """These commands were committed. The oldest are surely done, and looked at."""
+        """Remembers commands that were committed. If there are too many, the oldest are waited
+        for."""
         self.under_way.append(commands)
         while len(self.under_way) > MOST_UNDER_WAY:
             self._finish()
 
     def wait(self) -> None:
-        """Until all that was committed is done. Raises the first error that it left."""
+        """Waits until everything that was committed is done. Raises the first error among it."""
         self.presence.check()
         with self.lock:
             while self.under_way:

@@ -40,7 +40,7 @@ class ArrayMemory:
         memoryview(handle).cast("B")[offset : offset + len(source)] = source
 
     def read(self, handle: Any, nbytes: int, offset: int = 0) -> memoryview:
-        """The bytes in row-major order: themselves where they lie so, else a copy."""
+        """The bytes in row-major order: the memory itself if it has that order, else a copy."""
         if isinstance(handle, np.ndarray) and not handle.flags.c_contiguous:
             size = handle.itemsize
             part = handle.flat[offset // size : (offset + nbytes) // size]

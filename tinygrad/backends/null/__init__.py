@@ -44,7 +44,7 @@ class NullMemory:
         """Nothing was allocated."""
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Forgotten."""
+        """Forgets the bytes."""
 
     def read(self, handle: int, nbytes: int, offset: int = 0) -> bytearray:
         return bytearray(nbytes)

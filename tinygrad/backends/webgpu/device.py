@@ -53,8 +53,9 @@ class Connection:
 
     @contextlib.contextmanager
     def told(self, what: str) -> Iterator[None]:
-        """The driver's errors as ours; `what` says in which operation. One thread at a time: a
-        segment's bindings are its own until it is submitted."""
+        """Turns errors of the driver into ours, which say in which operation: `what`. Only one
+        thread at a time is inside, so that a segment's bindings stay its own until it is
+        submitted."""
         try:
             with self.lock:
                 yield

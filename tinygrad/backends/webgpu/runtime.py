@@ -33,8 +33,8 @@ WORD = 4  # bytes; buffers are read and written in these
 
 @dataclass(frozen=True, eq=False)
 class WebGPUFunction:
-    """A pipeline, and what its first line says: bytes of an element and of all, and from which
-    to which window it is seen, a buffer; and how many variables."""
+    """A pipeline, and the facts from the first line of its source: for each buffer the bytes of an
+    element, the bytes of all, and the windows through which it is seen; the number of variables."""
 
     name: str
     pipeline: Any
@@ -44,7 +44,7 @@ class WebGPUFunction:
 
     @property
     def given(self) -> int:
-        """Bytes that it is given besides buffers."""
+        """The bytes that it is given besides buffers."""
         return round_up(8 * self.variables + 4 * len(self.buffers) + 4, 16)
 
 
@@ -181,7 +181,7 @@ class WebGPUQueue:
         return WebGPUSegment(self, launches)
 
     def synchronize(self) -> None:
-        """Has a word read: what was submitted before has run then."""
+        """Reads a word: when it is there, all that was submitted before has run."""
         if self.is_busy:
             with self.connection.told("[synchronize]"):
                 asked = self.waiting.submit(self.connection.device.queue.read_buffer, self.mark)
@@ -236,7 +236,7 @@ class WebGPUSegment:
     # ---- binding ---------------------------------------------------------------------------------
 
     def _bind(self, buffers: Sequence[Place], values: list[int]) -> bool:
-        """Whether the numbers changed; kernels are bound anew whose buffers did."""
+        """Binds kernels whose buffers changed anew. Returns whether the numbers changed."""
         changed = values != self.values
         for number, launch in enumerate(self.launches):
             places = [buffers[position] for position in launch.buffers]
@@ -251,7 +251,8 @@ class WebGPUSegment:
         return changed
 
     def _bind_buffers(self, number: int, places: Sequence[Place]) -> None:
-        """A buffer is bound from where the alignment lets it, and no further than is used."""
+        """Binds each buffer from the last aligned place before its data, and no further than is
+        used."""
         launch, limits = self.launches[number], self.connection.limits
         function, step = launch.function, limits["min-storage-buffer-offset-alignment"]
         entries, steps = [], []

@@ -90,24 +90,14 @@ def _layer(names: tuple[str, ...], make: Callable[..., Step], states: int) -> Fu
             first = [None if s is None else s.permute(1, 0, 2) for s in first]
         directions, width = w.shape[0], r.shape[2]
         gates = _gates(activations or names * directions, activation_alpha, activation_beta, clip)
+        zeros = Tensor.zeros(x.shape[1], width, dtype=x.dtype, device=x.device)
         outs: list[Tensor] = []
         lasts: list[States] = []
         for d in range(directions):
-            start = [
-                Tensor.zeros(x.shape[1], width, dtype=x.dtype, device=x.device)
-                if state is None
-                else state[d]
-                for state in first
-            ]
-            step = make(
-                w[d],
-                r[d],
-                None if b is None else b[d],
-                None if peepholes is None else peepholes[d],
-                gates[d * len(names) : (d + 1) * len(names)],
-                width,
-                **options,
-            )
+            start = [zeros if state is None else state[d] for state in first]
+            weights = [None if each is None else each[d] for each in (w, r, b, peepholes)]
+            own = gates[d * len(names) : (d + 1) * len(names)]
+            step = make(*weights, own, width, **options)
             backward = direction == "reverse" or d == 1
             out, last = _walk(x, step, start, lengths, backward)
             outs.append(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,26 @@ def _without_accents(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
+Gram = tuple[Any, ...]
+
+
+def _pool_of(pool: Sequence[Any], starts: Sequence[int]) -> dict[Gram, None]:
+    """The n-grams of a pool, each once: those of length n begin at number `starts[n - 1]`."""
+    found: dict[Gram, None] = {}
+    for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
+        found |= dict.fromkeys(tuple(pool[at : at + n]) for at in range(start, end, n))
+    return found
+
+
+def _grams_of(row: Sequence[Any], shortest: int, longest: int, most_skipped: int) -> Iterator[Gram]:
+    """The n-grams of these lengths in a row, with up to so many items left out between two."""
+    for length in range(shortest, min(longest, len(row)) + 1):
+        steps = min(most_skipped, len(row)) + 1 if length > 1 else 1
+        for step in range(1, steps + 1):
+            for start in range(len(row) - (length - 1) * step):
+                yield tuple(row[start + i * step] for i in range(length))
+
+
 def _count_grams(
     x: Array,
     max_gram_length: int,
@@ -88,22 +108,17 @@ def _count_grams(
     """How often each n-gram of a pool stands in each row, with up to `max_skip_count` left out
     between its items; by mode TF (the count), IDF (its weight, if it is there) or TFIDF."""
     pool: Any = pool_int64s or pool_strings or []
-    grams: dict[tuple[Any, ...], int] = {}
-    ends = [*ngram_counts[1:], len(pool)]
-    for length, (start, end) in enumerate(zip(ngram_counts, ends, strict=True), 1):
-        for place in range(start, end, length):
-            grams[tuple(pool[place : place + length])] = ngram_indexes[len(grams)]
+    listed = _pool_of(pool, ngram_counts)
+    places = dict(zip(listed, ngram_indexes[: len(listed)], strict=True))
     size = max(ngram_indexes, default=-1) + 1
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     checked(len(rows) * size)
     counts = np.zeros((len(rows), size), np.float32)
+    which = min_gram_length, max_gram_length, max_skip_count
     for out, row in zip(counts, rows.tolist(), strict=True):
-        for length in range(min_gram_length, min(max_gram_length, len(row)) + 1):
-            for skip in range(1, min(max_skip_count if length > 1 else 0, len(row)) + 2):
-                for start in range(len(row) - (length - 1) * skip):
-                    gram = tuple(row[start + i * skip] for i in range(length))
-                    if gram in grams:
-                        out[grams[gram]] += 1
+        for gram in _grams_of(row, *which):
+            if gram in places:
+                out[places[gram]] += 1
     factors = np.ones(size, np.float32)
     for place, weight in zip(ngram_indexes, weights or (), strict=False):
         factors[place] = weight

@@ -52,10 +52,6 @@ class Adagrad(Optimizer):
         self.sum = [zeros + initial_accumulator_value for zeros in self._zeros()]
         self._own([self.t, *self.sum])
 
-    def _advance(self, i: int | None) -> list[Tensor]:
-        t = self._of(i, "t")
-        return [self._put(t, t + 1)]
-
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         grad = grad + self.weight_decay * param
         total = self._put(self.sum[i], self.sum[i] + grad.square())

@@ -66,10 +66,6 @@ class Adafactor(Optimizer):
         self.columns = [_means(p, -2) if p.ndim > 1 else _zeros(p[:0]) for p in self.params]
         self._own([self.t, *self.rows, *self.columns])
 
-    def _advance(self, i: int | None) -> list[Tensor]:
-        t = self._of(i, "t")
-        return [self._put(t, t + 1)]
-
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         least = self.eps[0]
         if least is None:  # what the dtype tells apart from 1

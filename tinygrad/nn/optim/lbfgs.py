@@ -113,14 +113,11 @@ class LBFGS:
                 break
             before, start = loss, self._flat()
             if self.search:
-                found = strong_wolfe(
-                    partial(self._at, closure, start, direction),
-                    self.length,
-                    Slope(0.0, loss, slope, gradient),
-                    float(direction.abs().max().item()),
-                    self.tolerance_change,
-                )
-                point, used = found
+                look = partial(self._at, closure, start, direction)
+                here = Slope(0.0, loss, slope, gradient)
+                steepest = float(direction.abs().max().item())
+                wanted = steepest, self.tolerance_change
+                point, used = strong_wolfe(look, self.length, here, *wanted)
                 self.length, loss, gradient = point.at, point.loss, point.gradient
                 self._write(start + direction * self.length)
             else:

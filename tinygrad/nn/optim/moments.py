@@ -19,7 +19,6 @@ class Moments(Optimizer):
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
     inertia = "b1"
-    decoupled_weight_decay = False
 
     def __init__(
         self,
@@ -31,11 +30,13 @@ class Moments(Optimizer):
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
         *,
+        decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, maximize)
         b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
+        self.decoupled_weight_decay = decoupled_weight_decay
         self.b1: float | Tensor = b1
         self.b2 = b2
         self.eps = eps
@@ -49,7 +50,7 @@ class Moments(Optimizer):
             self._own([self.t])
 
     def _advance(self, i: int | None) -> list[Tensor]:
-        turns = [self._put(self._of(i, "t"), self._of(i, "t") + 1)] if "t" in self.numbers else []
+        turns = super()._advance(i)
         m, v = self._shares(i)
         if isinstance(self.b1, Tensor):  # PyTorch's: as if b1 had always been what it is now
             share = 1 - self.b1 ** turns[0]
@@ -73,10 +74,6 @@ class Moments(Optimizer):
         """What the averages of a parameter hold of the weight 1, beside them."""
         m, v = self._of(i, "m_share"), self._of(i, "v_share")
         return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
-
-    def _keep_largest(self, wanted: bool) -> None:
-        self.largest = self._zeros() if wanted else []
-        self._own(self.largest)
 
     def _decayed(self, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Both, after the parameter shrank, or what makes it shrink was added to its gradient."""
@@ -151,21 +148,20 @@ class Adam(Moments):
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
-        self._keep_largest(amsgrad)
+        more = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, **more)
+        self.largest = self._zeros() if amsgrad else []
+        self._own(self.largest)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.decoupled_weight_decay:
-            direction, state = self._direction(i, grad)
-            return moved_along(param, direction, self._lr(param), self.weight_decay), state
-        if self.weight_decay:
+        decay = self.weight_decay if self.decoupled_weight_decay else 0.0
+        if self.weight_decay and not decay:
             grad = grad + self.weight_decay * param
         direction, state = self._direction(i, grad)
-        return moved_along(param, direction, self._lr(param)), state
+        return moved_along(param, direction, self._lr(param), decay), state
 
 
-class AdamW(Moments):
+class AdamW(Adam):
     """Adam with decoupled weight decay: parameters shrink by lr·weight_decay each step, whatever
     their gradient.
 
@@ -203,12 +199,8 @@ class AdamW(Moments):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self._keep_largest(amsgrad)
-
-    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        direction, state = self._direction(i, grad)
-        return moved_along(param, direction, self._lr(param), self.weight_decay), state
+        more = {"decoupled_weight_decay": True, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, amsgrad, **more)
 
 
 class LAMB(Moments):
@@ -344,8 +336,8 @@ class NAdam(Moments):
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
+        more = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, **more)
         self.momentum_decay = momentum_decay
         self.mu_product = self._number(1.0)
         self._own([self.mu_product])
@@ -393,22 +385,6 @@ class RAdam(Moments):
     """
 
     numbers = (*Moments.numbers, "t")
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] | None = None,
-        *,
-        decoupled_weight_decay: bool = False,
-        maximize: bool = False,
-    ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
-        self.decoupled_weight_decay = decoupled_weight_decay
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         param, grad = self._decayed(param, grad)

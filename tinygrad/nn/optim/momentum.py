@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.nn.optim.optimizer import (
-    Optimizer,
-    Parameters,
-    moved_along,
-    norm,
-)
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 
@@ -45,9 +40,6 @@ class Momentum(Optimizer):
 
     def _before_it_varies(self) -> None:
         self.b = self.b or self._own_zeros()
-
-    def _advance(self, i: int | None) -> list[Tensor]:
-        return [self._put(self._of(i, name), self._of(i, name) + 1) for name in self.numbers]
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The direction to go, and the state that changed."""

@@ -426,8 +426,9 @@ class Optimizer(Stepper):
             self.vary_inertia()
 
     def _advance(self, i: int | None) -> list[Tensor]:
-        """Changes the numbers of parameter `i`, or of None, before parameters move."""
-        return []
+        """Changes the numbers of parameter `i`, or of None, before parameters move: "t", if it is
+        one of them, counts the steps."""
+        return [self._put(self._of(i, "t"), self._of(i, "t") + 1)] if "t" in self.numbers else []
 
     @abstractmethod
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
