@@ -302,11 +302,27 @@ def kept_gradient(jit):
     return [run(vec(n, 1)) for n in range(CALLS)]
 
 
+def truncated(jit):
+    """A recurrent state that goes from call to call: of the plain call it wants a gradient."""
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+
+    def step(x, h):
+        h = (x + h.detach() * weight).tanh()
+        (gradient,) = h.square().sum().gradient(weight)
+        return h.realize(), gradient.realize()
+
+    run, h, seen = jit(step), vec(0, 0), []
+    for n in range(CALLS):
+        h, gradient = run(vec(n, 1) * 0.1, h)
+        seen += [h, gradient]
+    return seen
+
+
 PROGRAMS = [
     counter, detached_counter, training, accumulated, drawn, from_before, pending_write,
     in_place_argument, aliases,
     closure_is_argument, returned, containers, numbers_are_keys, modes_are_keys, nested,
-    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient,
+    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient, truncated,
 ]  # fmt: skip
 
 

@@ -175,7 +175,7 @@ class TinyJit(Generic[P, R]):
                     call = Call(self._name, captured, shape, settled, buffers)
                     self._calls[key] = self._latest = call
                     return call.captured_result(known, capture.buffer)  # type: ignore[no-any-return]
-        if call.captured.signature != signature:
+        if not _serves(call.captured.signature, signature):
             raise JitError(
                 f"{self._name}: captured for {_describe(call.captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
@@ -282,6 +282,14 @@ def _signature(
         kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
         rows.append((shape, kind, buffer.device, same, tensors[i].requires_grad is True))
     return tuple(rows)
+
+
+def _serves(captured: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    """Whether a step captured for one signature computes what is asked with another: no gradient
+    reached the arguments that required one, so others may come that don't, such as the step's own
+    results."""
+    rows = zip(captured, given, strict=True)
+    return all(was[:-1] == now[:-1] and was[-1] >= now[-1] for was, now in rows)
 
 
 def _describe(signature: tuple[Any, ...]) -> str:
