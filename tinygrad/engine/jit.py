@@ -20,7 +20,7 @@ from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
-from tinygrad.engine.holders import Holder, surroundings, surroundings_now
+from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
 from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
     computing,
@@ -30,7 +30,7 @@ from tinygrad.engine.realize import (
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.storage import Buffer, buffer_of
+from tinygrad.engine.storage import Buffer, buffer_of, noting
 from tinygrad.engine.turns import turns
 from tinygrad.schedule.bases import contiguous_base
 from tinygrad.uop.node import UOp
@@ -195,9 +195,10 @@ class TinyJit(Generic[P, R]):
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 
     def _first_call(self, key: Any, args: Any, kwargs: Any, outlines: Outlines) -> R:
-        with telling(outlines.see):
+        with telling(outlines.see), noting() as changes:
+            start = holders.now()
             result = self.function(*args, **kwargs)
-            self._warm[key], _ = completed(result)
+            self._warm[key], _ = completed(result, changes, start)
         if len(self._warm) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "
