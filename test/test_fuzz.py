@@ -7,7 +7,7 @@ import fuzz_copies
 import numpy as np
 import pytest
 from devices import present
-from fuzz_graphs import DEVICES, INTERPRETED, Program, check, fuzz
+from fuzz_graphs import DEVICES, INTERPRETED, Program, check, expected, fuzz
 from fuzz_lines import derivative_program
 from fuzz_methods import TABLE, Call, Draw, drawn, wrong
 from fuzz_silent import verdict
@@ -144,6 +144,12 @@ def test_a_device_without_values_does_not_know_what_a_mask_chooses():
     check(program(chosen + "b", False), ("NULL", "CPU"))
     check(program(chosen + "c = b + given(3, (6, 3), 'float32')\nc", False), ("NULL", "CPU"))
     check(program(chosen + "c = b.gather(0, given(3, (1, 1), 'int32') % 2)\nc", False), ("NULL",))
+
+
+def test_the_judge_keeps_its_own_value_of_what_a_write_computed():
+    lines = "a = given(1, (9, 9), 'float32')\nb = a @ given(2, (9, 4), 'float32')\nc = a[::2]\n"
+    _, room = expected(program(lines + "c += 1\nc *= 2\nb", False))["b"]
+    assert (room > 0).all()  # of a product that a device made there would be none
 
 
 def share(what, name):

@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5415,
     "codegen": 5810,
     "backends/*": 3025,
-    "engine": 5305,
+    "engine": 5340,
     "tensor/*": 6680,
 }
-CORE_BUDGET = 34_230  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_265  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -43,7 +43,7 @@ CORE_BUDGET = 34_230  # all of the above: the floors that make a Tensor run, wit
 INSIDE_BUDGETS = {
     "backends/cpu": 1590,
     "backends/interpreter": 780,
-    "backends/cuda": 600,
+    "backends/cuda": 585,
     "tensor/complex": 415,
     "tensor/long_tail": 2640,
 }

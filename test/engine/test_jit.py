@@ -302,11 +302,43 @@ def kept_gradient(jit):
     return [run(vec(n, 1)) for n in range(CALLS)]
 
 
+def truncated(jit):
+    """A recurrent state that goes from call to call: of the plain call it wants a gradient."""
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+
+    def step(x, h):
+        h = (x + h.detach() * weight).tanh()
+        (gradient,) = h.square().sum().gradient(weight)
+        return h.realize(), gradient.realize()
+
+    run, h, seen = jit(step), vec(0, 0), []
+    for n in range(CALLS):
+        h, gradient = run(vec(n, 1) * 0.1, h)
+        seen += [h, gradient]
+    return seen
+
+
+def constants_as_state(jit):
+    """State that is no storage yet, and of which no call returns anything."""
+    count, places = Tensor.zeros(1), Tensor.zeros(3).contiguous()
+    scale = Tensor.ones(2, requires_grad=True)
+
+    def step(x):
+        count.assign(count + 1)
+        places.__iadd__(2)
+        scale.assign(scale.detach() * 2)
+        return (x * 2).realize()
+
+    run = jit(step)
+    return [*[run(vec(n)) for n in range(CALLS)], count, places, scale]
+
+
 PROGRAMS = [
     counter, detached_counter, training, accumulated, drawn, from_before, pending_write,
     in_place_argument, aliases,
     closure_is_argument, returned, containers, numbers_are_keys, modes_are_keys, nested,
-    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient,
+    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient, truncated,
+    constants_as_state,
 ]  # fmt: skip
 
 
@@ -513,6 +545,24 @@ def result_backward():
         step(vec(1)).backward()
 
 
+def replaced_unread():
+    state = vec(1)
+
+    def step(x):
+        state.replace(x * 2)
+        return (x + 1).realize()
+
+    three(TinyJit(step), vec(1))
+
+
+def written_while_a_padded_copy_waits():
+    state, kept = vec(1, 2), []
+    step = TinyJit(lambda x: (state.assign(state + x), (x * 2).realize())[1])
+    for n in range(3):
+        kept.append(state.pad((1, 1)))
+        step(vec(n, 1))
+
+
 def argument_gradient():
     def step(x):
         (x * x).sum().backward()
@@ -527,6 +577,8 @@ MISUSES = {
     "numpy": (calls(lambda x: (x + Tensor(x.numpy())).realize(), vec(1)), JitError, "numpy"),
     "if": (calls(lambda x: (x if x > 0 else -x).realize(), vec(1)), JitError, "if tensor"),
     "state read": (state_is_read, JitError, "inside the captured step"),
+    "shared": (written_while_a_padded_copy_waits, JitError, "what a copy shares"),
+    "replaced unread": (replaced_unread, JitError, "becomes another expression"),
     "rebound state": (rebinds, JitError, r"test_jit\.py:\d+\) and puts another in its place"),
     "replaced state": (state_is_replaced, JitError, r"is another now.*reset\(\)"),
     "replaced detached": (detached_state_is_replaced, JitError, r"is another now.*reset\(\)"),

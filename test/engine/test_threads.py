@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import subprocess
@@ -9,11 +10,12 @@ import sys
 import textwrap
 import threading
 import traceback
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from tinygrad import Tensor
+from tinygrad import Tensor, TinyJit
 from tinygrad.engine.devices import Device
 from tinygrad.engine.structure import nodes_below, structure_of
 
@@ -73,6 +75,73 @@ def test_threads_disturb_each_other_nowhere(device, turns, on):
     finally:
         sys.setswitchinterval(interval)
     assert failures == []
+
+
+@pytest.fixture
+def often():
+    """Threads take turns between any two lines."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def beside_each_other(works: list[Callable[[], object]]) -> list[str]:
+    """What went wrong in threads that do this, all begun at once."""
+    failures: list[str] = []
+    begin = threading.Barrier(len(works))
+
+    def told(work: Callable[[], object]) -> None:
+        begin.wait()
+        try:
+            work()
+        except BaseException:
+            failures.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=told, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    return failures
+
+
+def test_a_write_that_several_threads_wait_for_is_done_once(often):
+    for _ in range(30):
+        x = Tensor(np.zeros(2000, np.float32)).realize()
+        x.assign(x + 1)
+        x[:1000] += 1
+        y = x * 2
+        seen: list[float] = []
+
+        def read(tensor: Tensor, seen: list[float]) -> None:
+            seen.append(float(tensor.numpy().sum()))
+
+        works = [functools.partial(read, tensor, seen) for tensor in (x, x, y)]
+        assert beside_each_other(works) == []
+        assert sorted(seen) == [3000, 3000, 6000]
+
+
+def test_captured_steps_of_several_threads_write_each_their_own_state(often):
+    def work() -> None:
+        for _ in range(8):
+            state = Tensor.zeros(5).contiguous().realize()
+            weight = Tensor.ones(5, requires_grad=True)
+
+            @TinyJit
+            def step(x, state=state, weight=weight):
+                state.assign(state * 0.5 + x)
+                weight.assign(weight.detach() + 1)
+                return (state * 2).realize()
+
+            wanted = np.zeros(5, np.float32)
+            for n in range(4):
+                x = np.arange(5, dtype=np.float32) + n
+                wanted = wanted * np.float32(0.5) + x
+                assert step(Tensor(x).realize()).tolist() == (wanted * 2).tolist()
+            assert weight.tolist() == [5] * 5
+
+    assert beside_each_other([work] * 4) == []
 
 
 def test_what_a_thread_left_is_told_when_it_has_ended():

@@ -56,7 +56,7 @@ class Row(NamedTuple):
     dtype: DType
     device: Any
     fixed: bool
-    requires_grad: bool
+    requires_grad: bool  # may require one: none reached it in the capture
 
 
 class Kit:
@@ -164,7 +164,7 @@ class Call:
                 or base.dtype is not dtype
                 or buffer.device != device
                 or buffer.fixed is not fixed
-                or (tensor.requires_grad is True) is not wants
+                or (tensor.requires_grad is True and not wants)
             ):
                 return None
             inputs.append(buffer)

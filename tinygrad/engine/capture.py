@@ -14,7 +14,7 @@ import collections
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -47,6 +47,7 @@ from tinygrad.engine.storage import (
     buffer_of,
     forgetting,
     nothing,
+    noting,
     realized_buffer,
 )
 from tinygrad.engine.streams import Stream
@@ -125,12 +126,16 @@ def refuse_to_tell(bind: UOp) -> None:
 LOOKING = (__name__, UOp.__module__)
 
 
-def completed(result: Any) -> tuple[Any, list[Any]]:
+def completed(
+    result: Any, changes: Iterable[weakref.ref[Any]], start: int
+) -> tuple[Any, list[Any]]:
     """The shape of a step's result, and its leaves. They are computed now, like everything that the
-    call left to be written."""
+    call, begun at `start`, left to be written among its `changes`."""
     found: list[Any] = []
     shape = flatten(result, found)
-    realize(*(leaf.uop for leaf in found if isinstance(leaf, Holder)), *pending_writes())
+    realize(
+        *(leaf.uop for leaf in found if isinstance(leaf, Holder)), *pending_writes(changes, start)
+    )
     return shape, found
 
 
@@ -184,10 +189,10 @@ class Capture:
         try:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
-                with telling(self.outlines.see):
+                with telling(self.outlines.see), noting() as self.changes:
                     with self.reads.watching():
                         result = function(*args, **kwargs)
-                    self.made.result, found = completed(result)
+                    self.made.result, found = completed(result, self.changes, self.start)
         finally:
             computing.recorder = None
         if not self.made.executions and not any(isinstance(leaf, Holder) for leaf in found):
@@ -348,13 +353,18 @@ class Capture:
         (`self.h = ...`), replays would never see the change: another tensor is in its place. One
         that wasn't found in any place then has fewer references, or is gone."""
         state, places = self.made.states, self.made.places
-        for standing in before:
-            if standing.is_another():
-                raise JitError(
-                    f"{self.name}: a tensor{standing.origin} becomes another expression (a write "
-                    "that gradients follow, replace), which replays don't do; return the new one, "
-                    "or .assign() to a .detach().clone() of it"
-                )
+        stood = {id(standing.holder()): standing for standing in before}
+        for holder in [reference() for reference in self.changes]:
+            if isinstance(holder, Holder) and holder.serial < self.start:
+                standing = stood.get(id(holder))
+                if standing is None or standing.is_another():
+                    origin = _origin_of(holder) if standing is None else standing.origin
+                    raise JitError(
+                        f"{self.name}: a tensor{origin} becomes another expression (replace, a "
+                        "write that gradients follow, or to constants, or to what a copy shares), "
+                        "which replays don't do; return the new one, or .assign() to a "
+                        ".detach().clone() of it"
+                    )
         found = [s for s in before if s.buffer() in state]
         watched = {id(path[-1].value) for path in places.paths.values()}
         lost = set(map(id, places.look_again()))
@@ -427,9 +437,9 @@ class _Standing(NamedTuple):
     origin: str
 
     def is_another(self) -> bool:
-        """Whether the tensor, which a gradient follows, represents something else now."""
+        """Whether the tensor represents something else now."""
         holder = self.holder()
-        if holder is None or holder.requires_grad is not True:
+        if holder is None:
             return False
         now = realized_buffer(holder.uop)
         return now is None or now is not self.buffer()
@@ -446,10 +456,13 @@ def _all_standing() -> list[_Standing]:
         count = _references(reference)
         holder = reference()
         if holder is not None and (buffer := realized_buffer(holder.uop)) is not None:
-            origin = holder.uop.base.origin
-            made_at = f" (made at {origin})" if origin else ""
-            found.append(_Standing(reference, weakref.ref(buffer), count, made_at))
+            found.append(_Standing(reference, weakref.ref(buffer), count, _origin_of(holder)))
     return found
+
+
+def _origin_of(holder: Holder) -> str:
+    origin = holder.uop.base.origin
+    return f" (made at {origin})" if origin else ""
 
 
 # ---- nodes ---------------------------------------------------------------------------------------

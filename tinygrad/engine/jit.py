@@ -20,7 +20,7 @@ from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
-from tinygrad.engine.holders import Holder, surroundings, surroundings_now
+from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
 from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
     computing,
@@ -30,7 +30,7 @@ from tinygrad.engine.realize import (
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.storage import Buffer, buffer_of
+from tinygrad.engine.storage import Buffer, buffer_of, noting
 from tinygrad.engine.turns import turns
 from tinygrad.schedule.bases import contiguous_base
 from tinygrad.uop.node import UOp
@@ -175,7 +175,7 @@ class TinyJit(Generic[P, R]):
                     call = Call(self._name, captured, shape, settled, buffers)
                     self._calls[key] = self._latest = call
                     return call.captured_result(known, capture.buffer)  # type: ignore[no-any-return]
-        if call.captured.signature != signature:
+        if not _serves(call.captured.signature, signature):
             raise JitError(
                 f"{self._name}: captured for {_describe(call.captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
@@ -195,9 +195,10 @@ class TinyJit(Generic[P, R]):
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 
     def _first_call(self, key: Any, args: Any, kwargs: Any, outlines: Outlines) -> R:
-        with telling(outlines.see):
+        with telling(outlines.see), noting() as changes:
+            start = holders.now()
             result = self.function(*args, **kwargs)
-            self._warm[key], _ = completed(result)
+            self._warm[key], _ = completed(result, changes, start)
         if len(self._warm) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "
@@ -282,6 +283,14 @@ def _signature(
         kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
         rows.append((shape, kind, buffer.device, same, tensors[i].requires_grad is True))
     return tuple(rows)
+
+
+def _serves(captured: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    """Whether a step captured for one signature computes what is asked with another: no gradient
+    reached the arguments that required one, so others may come that don't, such as the step's own
+    results."""
+    rows = zip(captured, given, strict=True)
+    return all(was[:-1] == now[:-1] and was[-1] >= now[-1] for was, now in rows)
 
 
 def _describe(signature: tuple[Any, ...]) -> str:

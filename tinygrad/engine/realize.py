@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -60,7 +61,7 @@ from tinygrad.engine.structure import (
     resolved,
     structure_of,
 )
-from tinygrad.engine.turns import turns
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import is_shown, shown
 from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
@@ -166,9 +167,11 @@ def realize(*roots: UOp) -> None:
         return
     recorder = computing.recorder
     with turns.together(), recorder.unwatched() if recorder else contextlib.nullcontext():
-        wanted = [root for root in map(latest, wanted) if not in_memory(root)]
-        if wanted:
-            _realize(wanted)
+        writes = nodes_of(Ops.ASSIGN, nodes_below(wanted))
+        with keeping.now if writes else contextlib.nullcontext():
+            wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+            if wanted:  # no other thread has computed it meanwhile
+                _realize(wanted)
 
 
 def _realize(wanted: list[UOp]) -> None:
@@ -317,10 +320,15 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
 
-def pending_writes() -> list[UOp]:
-    """Versions of buffers that tensors represent and that aren't computed yet."""
-    held = dict.fromkeys(h.uop for h in holders)
-    return [n for n in held if _version_of(n) is not None and not in_memory(n)]
+def pending_writes(changes: Iterable[weakref.ref[Any]], start: int) -> list[UOp]:
+    """What isn't computed yet of these changes, which one thread made, while others make theirs:
+    versions of buffers that tensors represent, and what tensors from before `start` became."""
+    found = [reference() for reference in changes]
+    nodes = [each.uop for each in found if isinstance(each, Holder) and each.serial < start]
+    mine = {_version_of(e.uop) if isinstance(e, Holder) else e for e in found} - {None}
+    held = [h.uop for h in holders] if mine else []
+    nodes += [node for node in held if _version_of(node) in mine]
+    return [node for node in dict.fromkeys(nodes) if not in_memory(node)]
 
 
 def compute_pending() -> None:

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
@@ -339,9 +340,29 @@ class Changes:
     count: ClassVar[int] = 0
 
 
-def note_change() -> None:
-    """Notes that a tensor represents something else now."""
+class _Noting(threading.local):
+    changed: list[weakref.ref[Any]] | None = None
+
+
+_noting = _Noting()
+
+
+@contextlib.contextmanager
+def noting() -> Iterator[list[weakref.ref[Any]]]:
+    """A context whose list gets what this thread changes: tensors that represent something else,
+    and new versions of buffers. An outer one doesn't get it."""
+    before, _noting.changed = _noting.changed, []
+    try:
+        yield _noting.changed
+    finally:
+        _noting.changed = before
+
+
+def note_change(*changed: Any) -> None:
+    """Notes that tensors represent something else now."""
     Changes.count += 1
+    if _noting.changed is not None:
+        _noting.changed += map(weakref.ref, changed)
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -350,7 +371,7 @@ def note_change() -> None:
 def supersede(old: UOp, new: UOp) -> None:
     """`new` is the next version of the buffer that `old` is a version of."""
     old.newer = new
-    note_change()
+    note_change(new)
 
 
 def latest(node: UOp) -> UOp:

@@ -1,6 +1,6 @@
 """Which threads may compute at the same time: any number of them, or a single one that captures a
 step. A capture treats values that are known as unknown for a while, and no other thread may see
-that."""
+that. And who overwrites buffers, one thread after the other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+
+from tinygrad.base.locks import ForkSafeLock
 
 
 class Turns:
@@ -67,3 +69,9 @@ class Turns:
 turns = Turns()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=turns.renew)
+
+keeping = ForkSafeLock(threading.RLock)
+"""Held while buffers are overwritten, so that each write is done once, whichever threads ask for
+it. Also held while nodes are made of promises (`tensor/promise`), and while a step that needs none
+is done: a tensor that another thread asks has a node before the step begins, or a value after it.
+It is taken inside of a turn, never around one."""

@@ -38,7 +38,7 @@ from tinygrad.engine.realize import (
 )
 from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
-from tinygrad.engine.turns import turns
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import (
@@ -49,7 +49,6 @@ from tinygrad.tensor.promise import (
     Version,
     Written,
     boxes_of,
-    keeping,
     recording,
     source_of,
 )

@@ -29,10 +29,11 @@ from tinygrad.engine.aliases import (
     steps_between,
 )
 from tinygrad.engine.holders import Holder, Promised, holders
-from tinygrad.engine.storage import Family, join, latest, leave, note_change
+from tinygrad.engine.storage import Family, join, latest, leave, note_change, noting
+from tinygrad.engine.turns import keeping
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.past import asked, past_of, remember
-from tinygrad.tensor.promise import Promise, Source, Written, keeping, recording, start_node
+from tinygrad.tensor.promise import Promise, Source, Written, recording, start_node
 from tinygrad.tensor.spellings import follow, spell
 from tinygrad.uop.infer import most
 from tinygrad.uop.infer import settled as settled_size
@@ -331,7 +332,7 @@ class Core(Holder):
     def hold(self, node: UOp, taped: bool = False) -> None:
         """Makes this a tensor of `node`."""
         self._uop, self._taped, self._source = node, taped, None
-        note_change()
+        note_change(self)
 
     @property
     def has_gradient(self) -> bool:
@@ -427,7 +428,7 @@ class Core(Holder):
         """Makes this the same as `other`."""
         self._uop, self._taped, self._source = other._value, other._taped, None
         self._enter(other._family)
-        note_change()
+        note_change(self)
 
     def _enter(self, family: Family) -> None:
         """Makes this a member of `family`."""
@@ -467,7 +468,7 @@ class Core(Holder):
             if member._bottom is old:
                 member._uop = on_bottom(member._value, old, new)
         self._family.root = None
-        note_change()
+        note_change(*self._members())
 
     def copy_out(self, base: UOp) -> None:
         """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
@@ -475,7 +476,8 @@ class Core(Holder):
             return
         bottom = self._bottom
         if bottom is not base:
-            self._rebase(bottom, bottom.contiguous())
+            with noting():  # it keeps its value
+                self._rebase(bottom, bottom.contiguous())
             leave(base, self._family)
 
     @property

@@ -23,7 +23,6 @@ from typing import Any
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType
-from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.aliases import bottom_of, repeats, steps_between
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
@@ -33,12 +32,6 @@ from tinygrad.uop.op import GroupOp, Ops
 
 MOST_DEEP = 200
 """Promises that stand on each other; what is made of so many has a node at once."""
-
-
-keeping = ForkSafeLock(threading.RLock)
-"""Held while nodes are made of promises, and while a step that needs none is done: a tensor that
-another thread asks has a node before the step begins, or a value after it. It is taken inside of a
-turn (`engine/turns`), never around one."""
 
 
 class _Recording(threading.local):

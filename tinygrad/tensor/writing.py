@@ -26,13 +26,14 @@ from tinygrad.engine.aliases import (
 from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import capturing, own_copy, realize
-from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
+from tinygrad.engine.storage import copies_of, is_shared, join, note_change, noting, supersede
+from tinygrad.engine.turns import keeping
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
-from tinygrad.tensor.promise import Promise, Version, Written, keeping, recording, source_of
+from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -290,7 +291,9 @@ class Writing(Autograd):
         flags = [(t.requires_grad, t._taped, t.shape) for t in (self, value)]
         with keeping.now:
             takes = flags[0] == flags[1] and _is_lone(self) and _is_lone(value)
-            self._source = value._source if takes else self._source
+            if takes:
+                self._source = value._source
+                note_change(self)
         return takes
 
     def _promises_write(self, value: Self) -> bool:
@@ -319,11 +322,11 @@ class Writing(Autograd):
             if not isinstance(now, Written):
                 del self._uop
         Promised.some = True
-        note_change()
+        note_change(self)
         return True
 
     def _write_down(self, written: Written) -> None:
-        with recording.written_down(followed=False):
+        with recording.written_down(followed=False), noting():  # who promised it has noted it
             self._overwrite(self, self.of(written.value, False))
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
@@ -428,7 +431,7 @@ class Writing(Autograd):
                 member.requires_grad = member._taped = True
         self._family.recorded = True
         self._family.root = root_of(new)
-        note_change()
+        note_change(*members)
 
     def _overwrite(self, view: Self, value: Self) -> None:
         """`view`, this or a part of it, holds `value` from now on, and its family sees it.
