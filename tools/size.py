@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 795,
-    "uop": 1965,
+    "base": 805,
+    "uop": 1990,
     "simplify": 1045,
     "transforms": 435,
     "schedule": 3795,
     "loops": 5415,
     "codegen": 5810,
     "backends/*": 3025,
-    "engine": 5305,
-    "tensor/*": 6685,
+    "engine": 5310,
+    "tensor/*": 6715,
 }
-CORE_BUDGET = 34_275  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_335  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
