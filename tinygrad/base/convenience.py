@@ -11,7 +11,7 @@ import pstats
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tinygrad.base.settings import SETTINGS
@@ -65,26 +65,29 @@ def count(start: int = 0) -> Iterator[int]:
 
 
 def get_child(root: Any, path: str) -> Any:
-    """The object at `path` below `root`: attributes and indices, separated by dots.
+    """The object at `path` below `root`: attributes, keys and indices, separated by dots.
 
     >>> get_child([complex(1, 2)], "0.imag")
     2.0
     """
     for part in path.split("."):
-        root = root[int(part)] if part.isnumeric() else getattr(root, part)
+        if isinstance(root, Mapping):
+            root = root[part]
+        else:
+            root = root[int(part)] if part.isnumeric() else getattr(root, part)
     return root
 
 
-def word_wrap(text: str, width: int = 80) -> str:
-    """Lines cut at `width` characters.
+def word_wrap(text: str, wrap: int = 80) -> str:
+    """Lines cut at `wrap` characters.
 
-    >>> word_wrap("one two three", width=7).splitlines()
+    >>> word_wrap("one two three", wrap=7).splitlines()
     ['one two', ' three']
     """
     return "\n".join(
-        line[i : i + width]
+        line[i : i + wrap]
         for line in text.splitlines() or [""]
-        for i in range(0, max(len(line), 1), width)
+        for i in range(0, max(len(line), 1), wrap)
     )
 
 

@@ -303,7 +303,7 @@ _ABOVE = {
     dtypes.uint16: (dtypes.int32, dtypes.uint32),
     dtypes.int32: (dtypes.int64,),
     dtypes.uint32: (dtypes.int64, dtypes.uint64),
-    dtypes.int64: (dtypes.uint64,),
+    dtypes.int64: dtypes.fp8s,
     dtypes.uint64: dtypes.fp8s,
     dtypes.fp8e4m3: (dtypes.float16, dtypes.bfloat16),
     dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
@@ -323,15 +323,25 @@ def _closure(dtype: DType) -> frozenset[DType]:
 _AT_LEAST = {dtype: _closure(dtype) for dtype in _ABOVE}
 
 
-@functools.cache
 def least_upper_dtype(*kinds: DType) -> DType:
-    """The type to which operands of these types are converted before an operation.
+    """The type to which operands of these types are converted before an operation. No integer
+    holds those of uint64 and negative ones, so these together are the default float.
 
     >>> least_upper_dtype(dtypes.int8, dtypes.uint8), least_upper_dtype(dtypes.int64, dtypes.half)
     (dtypes.short, dtypes.half)
+    >>> least_upper_dtype(dtypes.int8, dtypes.uint64)
+    dtypes.float
     """
+    return _least_above(kinds) or dtypes.default_float
+
+
+@functools.cache
+def _least_above(kinds: tuple[DType, ...]) -> DType | None:
+    """None: a float, of whole numbers alone."""
     shared = frozenset.intersection(*(_AT_LEAST[d] for d in kinds))
-    return min(shared, key=lambda d: d.priority)
+    least = min(shared, key=lambda d: d.priority)
+    whole = all(d is dtypes.bool or dtypes.is_int(d) for d in kinds)
+    return None if whole and dtypes.is_float(least) else least
 
 
 def least_upper_float(dtype: DType) -> DType:

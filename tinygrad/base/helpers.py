@@ -212,15 +212,15 @@ def colored(text: str, color: str | None, background: bool = False) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def time_to_str(seconds: float, width: int = 8) -> str:
-    """A duration in a suitable unit.
+def time_to_str(seconds: float, w: int = 8) -> str:
+    """A duration in a suitable unit, the number `w` characters wide.
 
     >>> time_to_str(0.0015)
     '    1.50ms'
     """
     for scale, unit in ((1, "s "), (1e3, "ms"), (1e6, "us")):
         if seconds * scale >= 1 or unit == "us":
-            return f"{seconds * scale:{width}.2f}{unit}"
+            return f"{seconds * scale:{w}.2f}{unit}"
     raise AssertionError("unreachable")
 
 

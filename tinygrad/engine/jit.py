@@ -11,7 +11,7 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import JitError
@@ -59,11 +59,23 @@ class TinyJit(Generic[P, R]):
     that can be noticed it is a JitError, like arguments of other shapes, dtypes or devices, or that
     share storage otherwise than those captured, and values that are read inside (`item`, `numpy`).
 
+    tinygrad's options `prune` and `optimize`, which leave out or reorder steps, are accepted
+    without effect.
+
     >>> @TinyJit
     ... def double(x): return (x * 2).realize()
     """
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    if not TYPE_CHECKING:
+
+        def __new__(cls, function=None, **options):
+            if function is None:  # @TinyJit(prune=True)
+                return functools.partial(cls, **options)
+            return super().__new__(cls)
+
+    def __init__(
+        self, function: Callable[P, R], *, prune: bool = False, optimize: bool = False
+    ) -> None:
         if not callable(function):
             raise JitError(
                 f"TinyJit: {function!r} of type {type(function).__name__}; legal are functions"

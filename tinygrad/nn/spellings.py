@@ -44,7 +44,9 @@ WRITABLE = frozenset(
 """The functions that take `inplace`."""
 
 
-def spell(module: dict[str, Any], names: list[str]) -> None:
+def spell(
+    module: dict[str, Any], names: list[str], others: dict[str, tuple[str, ...]] = OTHERS
+) -> None:
     """Lets classes and functions of a module take their arguments by PyTorch's names."""
     for name in names:
         thing = module[name]
@@ -53,7 +55,7 @@ def spell(module: dict[str, Any], names: list[str]) -> None:
         for what in METHODS if inspect.isclass(thing) else ():
             method = getattr(thing, what, None)
             if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
-                setattr(thing, what, spelled(method, OTHERS, thing.__name__, LOOKED_AT))
+                setattr(thing, what, spelled(method, others, thing.__name__, LOOKED_AT))
 
 
 def called_by_others(function: Callable[..., Any], called: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import dtypes, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.tensor.creation import DTypeLike
@@ -57,7 +57,8 @@ class Conv(Indexing):
         """Convolution over as many spatial axes as the weight has beyond two.
 
         `padding` is one number, one an axis, (before, after) pairs flat with the last axis first,
-        or "same". Returns (N, out, *positions). ShapeError if channels don't match.
+        or "same". Returns (N, out, *positions), of integers in the type of their sum.
+        ShapeError if channels don't match.
 
         >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
         [[[[4.0, 4.0], [4.0, 4.0]]]]
@@ -79,7 +80,8 @@ class Conv(Indexing):
         x = x.permute(order).unsqueeze(2)
         shape = (1, groups, out_channels // groups, *([1] * count), each, *kernel)
         axes = tuple(range(3 + count, 4 + 2 * count))
-        out = x._inner(weight.reshape(shape), axes, dtype)  # (N, g, out / g, *positions)
+        kind = dtype or sum_acc_dtype(least_upper_dtype(self.dtype, weight.dtype))
+        out = x._inner(weight.reshape(shape), axes, kind)  # (N, g, out / g, *positions)
         return out.reshape((batch, out_channels, *places))._plus_bias(bias)
 
     def _plus_bias(self, bias: Self | None) -> Self:

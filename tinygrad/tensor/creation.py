@@ -276,9 +276,9 @@ class Creation(Core):
         cls,
         shape: Any,
         fill_value: Any,
-        *,
         dtype: DTypeLike | None = None,
         device: Devices | None = None,
+        *,
         requires_grad: bool | None = None,
         **more: Any,
     ) -> Self:
@@ -349,23 +349,23 @@ class Creation(Core):
         node = made.reshape(sizes)
         return cls._wrap(node, more.get("requires_grad"))
 
-    def const_like(self, value: Any) -> Self:
-        """`value` everywhere, with this one's shape, dtype and device.
+    def const_like(self, value: Any, dtype: DTypeLike | None = None) -> Self:
+        """`value` everywhere, with this one's shape, dtype unless given, and device.
 
         >>> Tensor([1, 2]).const_like(7).tolist()
         [7, 7]
         """
         value = plain(value)
         check_types("const_like", [value], (int, float), "numbers")
-        return self._wrap(self._constant(value, shape=self.shape))
+        return self._wrap(self._constant(value, checked_dtype(dtype or self.dtype), self.shape))
 
-    def full_like(self, fill_value: Any, **more: Any) -> Self:
+    def full_like(self, fill_value: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """`fill_value` everywhere, with this one's shape, dtype and device unless given.
 
         >>> Tensor([1, 2]).full_like(5).tolist()
         [5, 5]
         """
-        kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
+        kind, device = dtype or self.dtype, more.pop("device", self.device)
         return self._cut_alike(self.full(self.shape, fill_value, dtype=kind, device=device, **more))
 
     def _cut_alike(self, made: Self) -> Self:
@@ -375,29 +375,29 @@ class Creation(Core):
         place = placement_of(self._held)
         return made if place.cut is None else made._from(made._held.copy_to(place))
 
-    def zeros_like(self, **more: Any) -> Self:
+    def zeros_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """Zeros with this one's shape, dtype and device unless given.
 
         >>> Tensor([5, 6]).zeros_like().tolist()
         [0, 0]
         """
-        return self.full_like(0, **more)
+        return self.full_like(0, dtype, **more)
 
-    def ones_like(self, **more: Any) -> Self:
+    def ones_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """Ones with this one's shape, dtype and device unless given.
 
         >>> Tensor([5, 6]).ones_like().tolist()
         [1, 1]
         """
-        return self.full_like(1, **more)
+        return self.full_like(1, dtype, **more)
 
-    def empty_like(self, **more: Any) -> Self:
+    def empty_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """A buffer like this one, whose values may be anything.
 
         >>> Tensor.ones(2, 3).empty_like().shape
         (2, 3)
         """
-        kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
+        kind, device = dtype or self.dtype, more.pop("device", self.device)
         return self._cut_alike(self.empty(self.shape, dtype=kind, device=device, **more))
 
     # ---- counters --------------------------------------------------------------------------------
@@ -463,7 +463,12 @@ class Creation(Core):
 
     @classmethod
     def linspace(
-        cls, start: float | complex, stop: float | complex, steps: int, **more: Any
+        cls,
+        start: float | complex,
+        stop: float | complex,
+        steps: int,
+        dtype: DTypeLike | None = None,
+        **more: Any,
     ) -> Self:
         """`steps` numbers from `start` to `stop`, both included, evenly spaced.
 
@@ -472,7 +477,7 @@ class Creation(Core):
         """
         steps = plain(steps)
         check_number_from("linspace", "steps", steps, 0)
-        kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
+        kind = checked_dtype(dtype or dtypes.default_float)
         if part := COMPLEX_PARTS.get(kind):
             return cls.linspace(start, stop, steps, dtype=part, **more)._to_complex(kind)
         place = cls._place(more.get("device"))

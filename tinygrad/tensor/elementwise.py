@@ -137,9 +137,10 @@ class Elementwise(Movement):
 
     def _whole(self, operation: str, other: Any) -> None:
         kinds = (self.dtype, self._tensor(other).dtype)
-        if any(dtypes.is_float(kind) for kind in kinds):
+        if dtypes.is_float(least_upper_dtype(*kinds)):
             raise DTypeError(
-                f"{operation}: {kinds[0]!r} and {kinds[1]!r}; legal are ints and bools"
+                f"{operation}: {kinds[0]!r} and {kinds[1]!r}; legal are ints and bools of which "
+                "one type holds both"
             )
 
     def _shifted(self, op: Ops, sign: str, x: Any, reverse: bool) -> Self:

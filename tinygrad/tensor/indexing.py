@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
-from tinygrad.base.helpers import plain
+from tinygrad.base.helpers import plain, prod
 from tinygrad.engine.realize import read
 from tinygrad.tensor.again import compute
-from tinygrad.tensor.arguments import check_choice, check_types
+from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.elementwise import check_mask
@@ -191,26 +191,58 @@ class Indexing(Linalg):
         nodes = [legal_index(t._broadcast_to(shape)._node, self.shape[a], a) for a, t in tensors]
         return nodes, shape
 
-    def nonzero(self, as_tuple: bool = False) -> Any:
+    def nonzero(
+        self, size: int | None = None, fill_value: int = 0, *, as_tuple: bool = False
+    ) -> Any:
         """The positions of all elements that are not zero, (how many, axes); `as_tuple`: a vector
-        for each axis. Reads the tensor.
+        for each axis. Reads the tensor, unless `size` says how many: the first ones then, and
+        `fill_value` for what is not there.
 
         >>> Tensor([0, 5, 6]).nonzero().tolist()
         [[1], [2]]
+        >>> Tensor([0, 5, 6]).nonzero(3, -1).tolist()
+        [[1], [2], [-1]]
         """
+        if size is not None:
+            places, there = self.bool().flatten()._first_true("nonzero", size)
+            axes = [
+                there.where(places // prod(self.shape[i + 1 :]) % n, fill_value)
+                for i, n in enumerate(self.shape)
+            ]
+            if as_tuple:
+                return tuple(axes)
+            return axes[0].stack(*axes[1:], dim=1) if axes else self._tensor(np.empty((size, 0)))
         found = np.argwhere(read(self.bool()._node)).astype(np.int32)
         places = self._tensor(found)
         return places.unbind(1) if as_tuple else places
 
-    def masked_select(self, mask: Any) -> Self:
-        """The elements where `mask` is true, flat. Reads the mask.
+    def masked_select(self, mask: Any, size: int | None = None, fill_value: float = 0) -> Self:
+        """The elements where `mask` is true, flat. Reads the mask, unless `size` says how many:
+        the first ones then, and `fill_value` for what is not there.
 
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
         [1, 3]
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True]), 3, -1).tolist()
+        [1, 3, -1]
         """
         check_mask("masked_select", mask)
         x, chosen = self._meet("masked_select", mask, dtype=dtypes.void)
-        return x[chosen.bool()]
+        if size is None:
+            return x[chosen.bool()]
+        places, there = chosen.bool().flatten()._first_true("masked_select", size)
+        if x.numel() == 0:
+            return x.full((size,), fill_value, x.dtype, x.device)
+        return there.where(x.flatten()[places], fill_value)  # type: ignore[no-any-return]
+
+    def _first_true(self: Any, operation: str, size: int) -> tuple[Any, Any]:
+        """Of a vector of bools: where the first `size` true ones stand, and which of these there
+        are. Nothing is read."""
+        check_number_from(operation, "size", size, 0)
+        count = self.cumsum()
+        slot = (self & (count <= size)).where(count - 1, size)  # the last one is for all others
+        places = self.zeros(size + 1, dtype=count.dtype, device=self.device)
+        found = places.scatter(0, slot, self._counting(self.shape[0], self.device))[:size]
+        return found, self._counting(size, self.device) < self.sum()
 
     # ---- by index tensors ------------------------------------------------------------------------
 

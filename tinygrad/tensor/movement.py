@@ -149,12 +149,13 @@ class Movement(Conversion):
 
     @property
     def T(self) -> Self:  # noqa: N802
-        """The axes in reverse order.
+        """`transpose()`: the first two axes exchanged. (Those of PyTorch and NumPy reverse all
+        axes, which differs from three axes on: `permute(2, 1, 0)`.) Less than two stay.
 
-        >>> Tensor([[1, 2, 3]]).T.shape
-        (3, 1)
+        >>> Tensor([[1, 2, 3]]).T.shape, Tensor.ones(2, 3, 4).T.shape
+        ((3, 1), (3, 2, 4))
         """
-        return self.permute(tuple(reversed(range(self.ndim))))
+        return self.transpose() if self.ndim > 1 else self
 
     @property
     def mT(self) -> Self:  # noqa: N802

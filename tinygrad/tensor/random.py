@@ -239,24 +239,24 @@ class Random(Order):
             cls.exponential, shape, more, lambda x: x.maximum(1e-30).log() * -scale + loc
         )
 
-    def rand_like(self, **more: Any) -> Self:
+    def rand_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """`rand` with this one's shape, dtype and device.
 
         >>> Tensor.zeros(2, 3).rand_like().shape
         (2, 3)
         """
-        return self._cut_alike(self.rand(*self.shape, **self._like(more)))
+        return self._cut_alike(self.rand(*self.shape, **self._like(dtype, more)))
 
-    def randn_like(self, **more: Any) -> Self:
+    def randn_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """`randn` with this one's shape, dtype and device.
 
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self._cut_alike(self.randn(*self.shape, **self._like(more)))
+        return self._cut_alike(self.randn(*self.shape, **self._like(dtype, more)))
 
-    def _like(self, more: dict[str, Any]) -> dict[str, Any]:
-        kind = more.pop("dtype", None) or self.dtype
+    def _like(self, dtype: DTypeLike | None, more: dict[str, Any]) -> dict[str, Any]:
+        kind = dtype or self.dtype
         return {"dtype": kind, "device": more.pop("device", None) or self.device, **more}
 
     # ---- initial values of layers ----------------------------------------------------------------

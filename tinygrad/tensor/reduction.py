@@ -226,7 +226,7 @@ class Reduction(Functions):
 
     # ---- normalized exponentials -----------------------------------------------------------------
 
-    def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+    def softmax(self, axis: Axis = -1, dtype: DTypeLike | None = None) -> Self:
         """e**x over its sum along `axis`; of x as `dtype`, if there is one.
 
         >>> Tensor([0.0, 0.0]).softmax().tolist()
@@ -234,7 +234,7 @@ class Reduction(Functions):
         """
         return self._as_float("softmax", dtype)._softmax(axis)
 
-    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+    def log_softmax(self, axis: Axis = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, computed without it.
 
         >>> Tensor([-1.0, 0.5, 2.0]).log_softmax().numpy().round(4)
@@ -243,12 +243,12 @@ class Reduction(Functions):
         return self._as_float("log_softmax", dtype)._log_softmax(axis)
 
     @wide
-    def _softmax(self, axis: int) -> Self:
+    def _softmax(self, axis: Axis) -> Self:
         e = self._below_largest(axis).exp()
         return e * e.sum(axis, keepdim=True).reciprocal()
 
     @wide
-    def _log_softmax(self, axis: int) -> Self:
+    def _log_softmax(self, axis: Axis) -> Self:
         x = self._below_largest(axis)
         return x - x.exp().sum(axis, keepdim=True).log()
 
@@ -259,17 +259,17 @@ class Reduction(Functions):
             raise DTypeError(f"{operation}: as {kind!r}; legal are floats")
         return self.cast(kind)
 
-    def _below_largest(self, axis: int) -> Self:
+    def _below_largest(self, axis: Axis) -> Self:
         """How far each element is from the largest along `axis`, if there is one."""
         return self if 0 in self.shape else self - self.max(axis, keepdim=True).detach()
 
-    def softmin(self, axis: int = -1) -> Self:
+    def softmin(self, axis: Axis = -1, dtype: DTypeLike | None = None) -> Self:
         """`softmax` of minus this.
 
         >>> Tensor([-1.0, 0.5, 2.0]).softmin().numpy().round(4)
         array([0.7856, 0.1753, 0.0391], dtype=float32)
         """
-        return (-self).softmax(axis)
+        return (-self).softmax(axis, dtype)
 
     @wide
     def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:

@@ -244,13 +244,13 @@ class Tensor(InPlace):
         start = self.to(place.names[0]) if keeps(self.device) else self
         return self._from(start._held.copy_to(place))
 
-    def clone(self) -> Self:
-        """A copy in storage of its own; gradients pass.
+    def clone(self, device: str | tuple[str, ...] | None = None) -> Self:
+        """A copy in storage of its own, on `device` if given; gradients pass.
 
         >>> Tensor([1, 2]).clone().tolist()
         [1, 2]
         """
-        return self.contiguous()
+        return (self if device is None else self.to(device)).contiguous()
 
     # ---- reading ---------------------------------------------------------------------------------
 

@@ -43,11 +43,15 @@ class Arithmetic:
         own = type(self)
         return other if type(other) is own or isinstance(other, own) else self.const_like(other)
 
+    def _operands(self, other: Any) -> tuple[Self, Self]:
+        """This and a Python number as the operands of one operation."""
+        return self, self._operand(other)
+
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
         if type(other) is not type(self):
             if hasattr(other, "__array_priority__"):  # a tensor or an array: it knows what to do
                 return NotImplemented  # type: ignore[no-any-return]
-            other = self._operand(other)
+            self, other = self._operands(other)
         return other.alu(op, self) if reverse else self.alu(op, other)
 
     # ---- operators -------------------------------------------------------------------------------
@@ -73,10 +77,12 @@ class Arithmetic:
     def __sub__(self, other: Any) -> Self:
         if hasattr(other, "__array_priority__"):
             return NotImplemented
-        return self._binary(Ops.ADD, -self._operand(other))
+        one, two = self._operands(other)
+        return one._binary(Ops.ADD, -two)
 
     def __rsub__(self, other: Any) -> Self:
-        return self._operand(other)._binary(Ops.ADD, -self)
+        one, two = self._operands(other)
+        return two._binary(Ops.ADD, -one)
 
     def __le__(self, other: Any) -> Self:
         return self._binary(Ops.CMPLT, other)._binary(Ops.OR, self.eq(other))
@@ -102,7 +108,7 @@ class Arithmetic:
 
     def minimum(self, other: Any) -> Self:
         """-max(-a, -b); on integers ~max(~a, ~b), which can't overflow."""
-        operand = self._operand(other)
+        self, operand = self._operands(other)
         if dtypes.is_float(getattr(self, "dtype", dtypes.float32)):
             return -((-self).maximum(-operand))
         return ~((~self).maximum(~operand))

@@ -158,7 +158,7 @@ class UOp(Questions):
         return self
 
     def __repr__(self) -> str:
-        return services.render(self)
+        return services.shown(self)
 
     def __bool__(self) -> bool:
         """The truth value, if bounds decide it; else a TypeError, so `if a < b` never decides by
@@ -226,22 +226,24 @@ class UOp(Questions):
         return UOp(Ops.BUFFER, dtype, (UOp.unique(), self), size).shaped((size,))
 
     @staticmethod
-    def variable(name: str, low: float, high: float, dtype: DType = dtypes.int32) -> UOp:
-        """A number from `low` to `high`, usually an integer, that kernels get as an argument;
-        `bind` gives it a value.
+    def variable(name: str, min_val: float, max_val: float, dtype: DType = dtypes.int32) -> UOp:
+        """A number from `min_val` to `max_val`, usually an integer, that kernels get as an
+        argument; `bind` gives it a value.
 
         >>> n = UOp.variable("n", 1, 8).bind(3)
         >>> n.val
         3
         """
         kind = (int, float) if dtypes.is_float(dtype) else int
-        if not (isinstance(name, str) and isinstance(low, kind) and isinstance(high, kind)):
+        if not (isinstance(name, str) and all(isinstance(n, kind) for n in (min_val, max_val))):
             raise DTypeError(
-                f"Variable: {name!r} from {low!r} to {high!r}; legal are a name and ints"
+                f"Variable: {name!r} from {min_val!r} to {max_val!r}; legal are a name and ints"
             )
-        if low > high:
-            raise ArgumentError(f"Variable: {name} from {low} to {high}; legal is low <= high")
-        return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))
+        if min_val > max_val:
+            raise ArgumentError(
+                f"Variable: {name} from {min_val} to {max_val}; legal is min_val <= max_val"
+            )
+        return UOp(Ops.DEFINE_VAR, dtype, arg=(name, min_val, max_val))
 
     @staticmethod
     def range(size: UOp | int, name: str, role: str = "LOOP", limits: tuple[UOp, ...] = ()) -> UOp:
@@ -269,6 +271,12 @@ class UOp(Questions):
         if made._shape is _UNSET and self._shape is not _UNSET and self._shape:
             made._shape = self._shape  # all sources have it
         return made
+
+    def _operands(self, other: Any) -> tuple[UOp, UOp]:
+        """Beside a Python float whole numbers are floats, as those of a tensor are."""
+        if isinstance(other, float) and not dtypes.is_float(self.dtype):
+            self = self.cast(dtypes.default_float)
+        return self, self._operand(other)
 
     def const_like(self, value: Any) -> UOp:
         kind = type(value).__name__
@@ -661,7 +669,8 @@ class _Services:
 
     simplify: Callable[[UOp], UOp] = staticmethod(lambda node: node)
     size: Callable[[UOp], UOp] = staticmethod(lambda node: node)
-    render: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
+    shown: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
+    render: Callable[[UOp], str] = shown
     realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
     axis: Callable[[UOp], int | None] = staticmethod(lambda node: None)
     looked: Callable[[UOp], None] = staticmethod(lambda bind: None)

@@ -34,6 +34,25 @@ class Questions(Arithmetic):
         found = {n.src[0] if n.op is Ops.BIND else n for n in self.vars()}
         return sorted(found, key=lambda n: str(n.arg[0]))
 
+    @property
+    def expr(self: Any) -> str:
+        """The name of this variable.
+
+        >>> from tinygrad import Variable
+        >>> Variable("n", 1, 9).bind(4).expr
+        'n'
+        """
+        return str((self.src or (self,))[0].arg[0])
+
+    def unbind(self: Any) -> tuple[Any, int]:
+        """This bound variable without its value, and the value.
+
+        >>> from tinygrad import Variable
+        >>> Variable("n", 1, 9).bind(4).unbind()
+        (n[1..9], 4)
+        """
+        return self.src[0], self.val
+
     def unbind_all(self: Any) -> tuple[Any, dict[Any, int]]:
         """This node with variables that have no values, and the values.
 

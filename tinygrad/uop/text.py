@@ -29,15 +29,29 @@ def shown(node: UOp) -> str:
     >>> shown(n), shown(n.bind(5)), shown(n.bind(5) * 2 - 1)
     ('n[1..8]', 'n[1..8]=5', '(n*2 - 1)[1..15]=9')
     """
-    ops = {n.op for n in node.toposort()} if dtypes.is_int(node.dtype) else set()
-    if ops.isdisjoint(_VARIABLES) or not ops <= _OF_SIZES:
-        return tree(node)
-    text = _formula(node)
-    if not text.isidentifier():
-        text = f"({text})"
+    text = rendered(node)
+    if not _is_size(node):
+        return text
     bound = {n for n in node.toposort() if n.op is Ops.BIND}
     known = all(n.op is not Ops.DEFINE_VAR for n in node.toposort(stop=bound))
     return f"{text}[{node.vmin}..{node.vmax}]" + (f"={node.val}" if known else "")
+
+
+def rendered(node: UOp) -> str:
+    """The formula of an integer made of variables; else the tree.
+
+    >>> rendered(UOp.variable("n", 1, 8) * 2 - 1)
+    '(n*2 - 1)'
+    """
+    if not _is_size(node):
+        return tree(node)
+    text = _formula(node)
+    return text if text.isidentifier() else f"({text})"
+
+
+def _is_size(node: UOp) -> bool:
+    ops = {n.op for n in node.toposort()} if dtypes.is_int(node.dtype) else set()
+    return ops <= _OF_SIZES and not ops.isdisjoint(_VARIABLES)
 
 
 def _formula(node: UOp) -> str:

@@ -29,7 +29,7 @@ from tinygrad.nn.optim.schedule import (
     StepLR,
 )
 from tinygrad.nn.optim.zero import zero
-from tinygrad.nn.spellings import spell
+from tinygrad.nn.spellings import OTHERS, spell
 
 __all__ = [
     "ASGD",
@@ -75,7 +75,8 @@ __all__ = [
     "zero",
 ]
 
-spell(globals(), __all__)
+# tinygrad's optimizers are told where their state lies; here it lies where the parameters do
+spell(globals(), __all__, {**OTHERS, "": (*OTHERS[""], "device")})
 
 
 INSTEAD = {

@@ -205,8 +205,8 @@ class Complex(Tensor):
             return self.full((), other, dtype=dtype or self.dtype, device=self.device)
         return super()._tensor(other, dtype)
 
-    def const_like(self, value: Any) -> Any:
-        return self.full_like(value)
+    def const_like(self, value: Any, dtype: Any = None) -> Any:
+        return self.full_like(value, dtype)
 
     def _read(self) -> NDArray[Any]:
         pairs = np.ascontiguousarray(read(self._held))
