@@ -196,3 +196,12 @@ def test_a_count_that_somebody_computed_is_made_as_one_that_nobody_has():
     held = [Tensor.arange(5).realize()]
     assert (x * 2).argmax(1).tolist() == [4] * 4  # SPEC: both ways
     assert held[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_what_is_the_same_is_promised_once_and_a_dead_promise_leaves_no_entry():
+    x = numbers(4).realize()
+    before = len(template._promises)
+    first, second = x.exp(), x.exp()
+    assert first._source is second._source and len(template._promises) == before + 1
+    del first, second
+    assert len(template._promises) == before

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from typing import ClassVar
 
 from tinygrad.base.helpers import colored, plural, time_to_str, uncolored
 from tinygrad.base.settings import DEBUG
 from tinygrad.base.target import Target
 
 
-class GlobalCounters:
+class Counters:
     """Totals of the process. `reset()` sets the counters of work to zero, but not `mem_used`.
 
     >>> GlobalCounters.reset()
@@ -20,31 +19,34 @@ class GlobalCounters:
     0
     """
 
-    global_ops: ClassVar[int] = 0
-    global_mem: ClassVar[int] = 0
-    time_sum_s: ClassVar[float] = 0.0
-    kernel_count: ClassVar[int] = 0
-    mem_used: ClassVar[int] = 0
-    mem_peak: ClassVar[int] = 0
-    mem_used_per_device: ClassVar[dict[str, int]] = defaultdict(int)
-    kernels_lowered: ClassVar[int] = 0
-    kernels_compiled: ClassVar[int] = 0
-    plans_made: ClassVar[int] = 0
+    __slots__ = (
+        *("global_ops", "global_mem", "time_sum_s", "kernel_count"),
+        *("mem_used", "mem_peak", "mem_used_per_device"),
+        *("kernels_lowered", "kernels_compiled", "plans_made"),
+    )
 
-    @classmethod
-    def reset(cls) -> None:
+    def __init__(self) -> None:
+        self.reset()
+        self.mem_used = self.mem_peak = 0
+        self.mem_used_per_device: dict[str, int] = defaultdict(int)
+
+    def reset(self) -> None:
         """Resets the counters of work."""
-        cls.global_ops = cls.global_mem = cls.kernel_count = 0
-        cls.kernels_lowered = cls.kernels_compiled = cls.plans_made = 0
-        cls.time_sum_s = 0.0
+        self.global_ops = self.global_mem = self.kernel_count = 0
+        self.kernels_lowered = self.kernels_compiled = self.plans_made = 0
+        self.time_sum_s = 0.0
 
-    @classmethod
-    def count_memory(cls, device: str, nbytes: int) -> None:
+    def count_memory(self, device: str, nbytes: int) -> None:
         """`nbytes` more in use on `device`; less if negative."""
-        cls.mem_used += nbytes
-        cls.mem_used_per_device[device] += nbytes
-        if cls.mem_used > cls.mem_peak:
-            cls.mem_peak = cls.mem_used
+        self.mem_used += nbytes
+        self.mem_used_per_device[device] += nbytes
+        if self.mem_used > self.mem_peak:
+            self.mem_peak = self.mem_used
+
+
+GlobalCounters = Counters()
+"""Those of this process. An object: a class forgets where it found its methods when its attributes
+are set, which each run does."""
 
 
 def show_device(name: str, target: Target) -> None:

@@ -124,7 +124,7 @@ class Replay:
                 stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()
-        if noted or spoilt or any(taken.values()):
+        if noted or spoilt or (taken and any(taken.values())):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
             frame = frame._replace(taken={})
         elif not self._stays:

@@ -29,8 +29,8 @@ def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
 
 
 @expression
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Of weights (out, in)."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x (.., in) @ weightᵀ + bias, of weights (out, in)."""
     return x.linear(weight.transpose(), bias)
 
 
@@ -55,7 +55,7 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., in) → (.., out)."""
-        return _linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class Bilinear:

@@ -12,6 +12,7 @@ from tinygrad.nn.held import held
 from tinygrad.nn.ranks import as_batch, check_rank
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.template import expression
 
 
 class BatchNorm:
@@ -401,6 +402,7 @@ def batch_norm(
     return _moved_to(x, mean, variance, weight, bias, eps)
 
 
+@expression
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of each channel."""
     others = tuple(axis for axis in range(x.ndim) if axis != 1)
@@ -425,6 +427,7 @@ def _track(
             average.assign(average.lerp(new, momentum).cast(average.dtype))
 
 
+@expression
 def _moved_to(
     x: Tensor,
     mean: Tensor,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from tinygrad.base.errors import ShapeError
-from tinygrad.nn.layers import uniform_weight
+from tinygrad.nn.layers import linear, uniform_weight
 from tinygrad.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice, check_number_from
@@ -54,8 +54,8 @@ class Cell:
         if state is None:
             zeros = Tensor.zeros(*x.shape[:-1], size, dtype=x.dtype, device=x.device)
             state = (zeros,) * self.states
-        given = x.linear(self.weight_ih.T, self.bias_ih)
-        kept = state[0].linear(self.weight_hh.T, self.bias_hh)
+        given = linear(x, self.weight_ih, self.bias_ih)
+        kept = linear(state[0], self.weight_hh, self.bias_hh)
         return tuple(part.contiguous() for part in self.next(given, kept, state))
 
     @staticmethod
@@ -111,6 +111,7 @@ class GRUCell(Cell):
         return self._stepped(x, None if hidden is None else (hidden,))[0]
 
     @staticmethod
+    @expression
     def next(given: Tensor, kept: Tensor, state: State) -> State:
         """A weighted mean of the old state and of a candidate, which uses only a part of the old
         state."""
@@ -142,6 +143,7 @@ class LSTMCell(Cell):
         return hidden, cell
 
     @staticmethod
+    @expression
     def next(given: Tensor, kept: Tensor, state: State) -> State:
         """The memory cell keeps a part of its value and adds new values; the hidden state shows a
         part of it."""

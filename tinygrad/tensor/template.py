@@ -88,6 +88,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     def remembered(*given: Any, **named: Any) -> Any:
         if recording.inside or (is_small and capturing()):
             return method(*given, **named)
+        if moves and not named and _is_of_storage(*given):
+            return method(*given)
         names, values = tuple(named), (*given, *named.values())
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
@@ -114,6 +116,11 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
     remembered.is_small = is_small  # type: ignore[attr-defined]
     return remembered  # type: ignore[return-value]
+
+
+def _is_of_storage(tensor: Core, *numbers: Any) -> bool:
+    """Whether a view is asked for of what is not promised, by numbers alone."""
+    return not isinstance(tensor._source, Promise) and _NUMBERS.issuperset(map(type, numbers))
 
 
 class Several(NamedTuple):
@@ -256,26 +263,26 @@ class Result(NamedTuple):
         return all(map(is_, _plain(nodes), _plain(right)))
 
 
-_promises: weakref.WeakValueDictionary[Hashable, Promise] = weakref.WeakValueDictionary()
-"""What is the same of the same is promised once, as equal nodes are one."""
+_promises: dict[Hashable, weakref.ref[Promise]] = {}
+"""What is the same of the same is promised once, as equal nodes are one. A promise that dies takes
+its entry along, without Python code."""
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
     keys = [(result.template, number, *sources) for number in range(len(result.outputs))]
-    found = [_promises.get(key) for key in keys]
-    alike = next((each for each in found if each is not None), None)
-    if alike is None or any([each is not None and each.is_computed for each in found]):
+    found: list[Any] = [known and known() for known in map(_promises.get, keys)]
+    alike = [promise for promise in found if promise is not None]
+    if not alike or any([promise.is_computed for promise in alike]):
         # who has what is computed may write to it
         expression, found = Expression(result.template, sources, user_line()), [None] * len(keys)
     else:
-        expression = alike.expression
+        expression = alike[0].expression
     made = []
-    for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
-        promise = found[number]
+    for number, (key, output, promise) in enumerate(zip(keys, result.outputs, found, strict=True)):
         if promise is None:
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
-            _promises[key] = promise
+            _promises[key] = weakref.ref(promise, functools.partial(_promises.pop, key))
         made.append(promise)
     return made
 

@@ -11,6 +11,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.nn.state import get_parameters, own_copy
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.template import expression
 
 
 class ASGD(Optimizer):
@@ -72,6 +73,11 @@ class ASGD(Optimizer):
         return new, [self._put(self.averages[i], self.averages[i].lerp(new, share))]
 
 
+@expression
+def _moved_towards(average: Tensor, param: Tensor, share: float) -> Tensor:
+    return average + (param.detach() - average) * share
+
+
 class EMA:
     """An exponential moving average of a model's weights, often better than the last of them.
 
@@ -108,7 +114,7 @@ class EMA:
         [[1.0]]
         """
         for average, param in zip(self.averages, self.params, strict=True):
-            average.assign(average + (param.detach() - average) * (1 - self.decay))
+            average.assign(_moved_towards(average, param, 1 - self.decay))
         return self.averages
 
     def update(self) -> None:
