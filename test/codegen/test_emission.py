@@ -4,8 +4,10 @@ scheduled, in the interpreter and in machine code."""
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib.util
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -999,3 +1001,18 @@ def test_what_is_no_multiple_of_a_power_follows_no_maximum():
     ):
         assert not can_follow(most, terms.reduce("add", second))
     assert can_follow(most, (power * K.read(1, x, i, second)).reduce("add", second))
+
+
+def test_a_program_is_freed_with_its_last_user():
+    """Nothing that it was made with is a cycle, which would wait for the garbage collector."""
+    target = K.host_target()
+    gc.disable()
+    try:
+        lowered = lower(K.scheduled(K.attention(2, 50, 16)), target)
+        (phase,) = lowered.phases
+        ends = [weakref.ref(node) for node in phase.program if node.op is Ops.END]
+        LLVMRenderer(target).render(phase.name, phase.program)
+        del lowered, phase
+        assert ends and not any(end() for end in ends)
+    finally:
+        gc.enable()

@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from tinygrad import Generator, Tensor, TinyJit, Variable, nn
+from tinygrad import Context, Generator, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import JitError
+from tinygrad.uop.op import Ops
 
 
 def vec(*values):
@@ -108,6 +109,18 @@ def test_what_only_the_first_call_does():
         return (x * made["weight"]).realize()
 
     assert calls(step, 4) == [[15.0], [3.0], [3.0], [3.0]]
+
+
+def test_what_expressions_computed_before_is_not_looked_at():
+    weights = [Tensor.full((1, 9), 2.0).contiguous().detach() for _ in range(4)]
+    with Context(SPEC=0):  # so that all but the first are promises, whose nodes the step makes
+        for weight in weights:
+            weight.realize()
+        step = TinyJit(lambda x: sum(x @ weight for weight in weights).realize())
+        step(vec(1))
+    (outlines,) = step._first.values()
+    given = [row.given for outline in outlines for row in outline.rows if row.op is Ops.BUFFER]
+    assert len(given) >= len(weights) and not any(given)
 
 
 def test_steps_whose_results_come_in_another_order():

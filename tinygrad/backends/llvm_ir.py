@@ -109,16 +109,16 @@ class LLVMRenderer:
         types = dict(TYPES)
         if "bfloat16" in target.dtypes:
             types[dtypes.bfloat16] = "bfloat"
-        self.types = {
-            dtypes.int64: types,
-            dtypes.int32: types | {dtypes.index: "i32"},
-        }
+        self.types = {dtypes.int64: types, dtypes.int32: types | {dtypes.index: "i32"}}
 
     def render(self, name: str, program: Sequence[UOp]) -> str:
         index = index_type(program) if self.dialect.short_index else dtypes.int64
         ranges = RANGES if "VRANGE" in self.target.native else {}
         by_least = "VMIN" in self.target.native
-        return _Function(program, self.types[index], self.dialect, ranges, by_least).render(name)
+        function = _Function(program, self.types[index], self.dialect, ranges, by_least)
+        text = function.render(name)
+        vars(function).clear()  # its parts know it: they would wait for the garbage collector
+        return text
 
 
 class _Function(Writer):
@@ -155,10 +155,8 @@ class _Function(Writer):
             self.lines.append("  fence seq_cst")
         above = sorted(self.constants | self.frame.constants)
         parts = [*above, self.frame.head(name), "entry:", *self.lines, "  ret void", "}"]
-        attributes = f"attributes #0 = {{ {self.frame.attributes()} }}"
-        return "\n".join(
-            [*parts, *self.declared.values(), attributes, METADATA, self.dialect.flags]
-        )
+        parts += [*self.declared.values(), f"attributes #0 = {{ {self.frame.attributes()} }}"]
+        return "\n".join([*parts, METADATA, self.dialect.flags])
 
     def special(self, node: UOp) -> None:
         assert not self.open_loops, "a SPECIAL stands outside of loops"

@@ -300,7 +300,7 @@ class Program:
             self.places[carry] = scope.parent
 
     def layout(self) -> list[UOp]:
-        """The program in order of execution."""
+        """The program in order of execution. The scopes, which know each other, are empty then."""
         order = {Ops.PARAM: 0, Ops.DEFINE_VAR: 1, Ops.LOCAL: 2, Ops.SPECIAL: 3}
         out = sorted(self.arguments, key=lambda node: (order[node.op], str(node.arg[0]).zfill(6)))
         stack: list[UOp | Scope] = [self.root]
@@ -313,6 +313,7 @@ class Program:
             if item.tail is not None:
                 stack.append(item.tail)
             stack.extend(reversed(item.items))
+            item.items, item.memo, item.starts = [], {}, {}
         return out
 
 

@@ -91,8 +91,9 @@ class NestBuilder:
 
     def __init__(self, kernel: UOp) -> None:
         self.copies = 0
-        self.root = Scope(None)
+        self.root = Scope()
         self.here, self.into = self.root, self.root.items
+        self.around: dict[Scope, Scope] = {}  # scope → the one around it
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
         self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
@@ -164,7 +165,7 @@ class NestBuilder:
         scope: Scope | None = self.here
         while scope is not None:
             yield scope
-            scope = scope.parent
+            scope = self.around.get(scope)
 
     def _home(self, node: UOp) -> Scope:
         """The innermost open scope that `node` depends on."""
@@ -272,16 +273,13 @@ class NestBuilder:
         if last == low and counted:
             self._copy(work, low)
         elif last >= low:
-            ends, guarded = trip.ends, trip.guarded
             pieces = self._pieces(work, low, last) if counted else [(low, last)]
             for begin, end in pieces:
                 if len(pieces) > 1 and begin == end:
                     self._copy(work, begin)
-                else:
-                    scope = Loop(
-                        self.here, loop, begin, end, ends=ends, start=start, guarded=guarded
-                    )
-                    self._inside(scope, work)
+                    continue
+                scope = Loop(loop, begin, end, ends=trip.ends, start=start, guarded=trip.guarded)
+                self._inside(scope, work)
         if peeled:
             self._copy(work, high)
         self._close(values)
@@ -307,7 +305,7 @@ class NestBuilder:
         may_wait = is_task and not self._masks_stores_only(work.needs)
         if may_wait and self._last_turn_is_clipped(loop, 0, high, work.needs):
             self.waiting[loop] = high
-        scope = Given(self.here, loop, 0, high)
+        scope = Given(loop, 0, high)
         self._inside(scope, work)
         self.waiting.pop(loop, None)
         if _is_told_apart(scope):
@@ -317,15 +315,14 @@ class NestBuilder:
         """A task runs the arm that it belongs to."""
         loop, into, branch = work.loops[0], self.into, Branch([])
         for low, high in pieces:
-            kind = Copy if low == high else Given
             self.copies += 1
-            branch.arms.append(kind(self.here, loop, low, high))
+            branch.arms.append((Copy if low == high else Given)(loop, low, high))
             self._fill(branch.arms[-1], work)
         into.append(branch)
 
     def _copy(self, work: Work, turn: int, guarded: bool = False) -> None:
         self.copies += 1
-        self._inside(Copy(self.here, work.loops[0], turn, turn, guarded=guarded), work)
+        self._inside(Copy(work.loops[0], turn, turn, guarded=guarded), work)
 
     def _inside(self, scope: Scope, work: Work) -> None:
         """The remaining loops, inside `scope`, which binds the first."""
@@ -342,6 +339,7 @@ class NestBuilder:
         """A context in which items go into `scope`, which binds the loop."""
         here, into, outer = self.here, self.into, self.bound.get(loop)
         self.here, self.into, self.bound[loop] = scope, scope.items, scope
+        self.around[scope], scope.depth = here, here.depth + 1
         yield
         self.here, self.into = here, into
         if outer is None:
@@ -354,7 +352,7 @@ class NestBuilder:
     def _apart(self, task: UOp, fill: Callable[[], None]) -> None:
         """One arm for the last turn of a task, and one for all others."""
         high = self.waiting.pop(task)
-        rest, last = Given(self.here, task, 0, high - 1), Copy(self.here, task, high, high)
+        rest, last = Given(task, 0, high - 1), Copy(task, high, high)
         self.copies += 1
         for arm in (rest, last):
             with self._within(arm, task):
@@ -406,7 +404,7 @@ class NestBuilder:
             self._copy(work, low)
         else:
             fewer = (task, high, whole[1]) if whole[0] != whole[1] else None
-            scope = Loop(self.here, loop, low, max(whole) - 1, fewer=fewer, free=frozenset(free))
+            scope = Loop(loop, low, max(whole) - 1, fewer=fewer, free=frozenset(free))
             with self.turns.assuming(free):
                 self._inside(scope, work)
         if any(clipped):

@@ -209,6 +209,7 @@ class _Lowering:
 
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
         listed = self._listed(program)
+        vars(evaluator).clear()  # its parts know it: they would wait for the garbage collector
         scratch = self._scratch(listed)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
         return Phase(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tinygrad.backends.cpu.target import core_count
 from tinygrad.base.helpers import prod
+from tinygrad.base.later import later
 from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, NOOPT, RECIPES, SPEC
 from tinygrad.codegen.pipeline import Lowered, kernel_name
 from tinygrad.engine.devices import Device, OpenDevice
@@ -39,6 +39,8 @@ from tinygrad.uop.verify import verify
 
 __all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]
 
+threads = later("concurrent.futures")
+
 SHORT_TURN = 1e-3
 """Seconds that a thread which returns from LLVM waits for the thread that lowers, instead of
 Python's 5 ms: compiling a kernel returns from LLVM about ten times."""
@@ -50,7 +52,7 @@ Python's 5 ms: compiling a kernel returns from LLVM about ten times."""
 def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, according to its devices' wishes."""
     targets = [Device[name].target for name in devices or devices_of(sink)]
-    groups = any(target.has_groups for target in targets)
+    lanes = not NOOPT and any(target.has_groups for target in targets)
     longest = 0 if NOOPT else min(map(longest_row, targets), default=Wishes.longest_row)
     units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
     registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
@@ -58,7 +60,6 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     window = shortest(target.window_limit for target in targets)
     largest = shortest(target.largest_buffer for target in targets) // ALIGNMENT * ALIGNMENT
     turns = shortest(target.turn_limit for target in targets)
-    lanes = not NOOPT and groups
     return plan(sink, Wishes(longest, most, lanes, registers, window, largest, turns))
 
 
@@ -127,7 +128,7 @@ def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[s
     before = sys.getswitchinterval()
     sys.setswitchinterval(SHORT_TURN)
     try:
-        with ThreadPoolExecutor(max_workers=cores) as pool:
+        with threads.ThreadPoolExecutor(max_workers=cores) as pool:
             futures = {
                 key: pool.submit(compile_lowered, _lowered(ast, device), device, texts)
                 for key, ast in missing.items()

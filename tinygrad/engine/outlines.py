@@ -97,8 +97,11 @@ class Outlines(list[Outline]):
         return None
 
     def _is_new(self, storage: UOp) -> bool:
-        """Whether the call made these data."""
-        return storage.src[0].arg > self._start and buffer_of(storage) not in self._computed
+        """Whether the call made these data, which no expression computed: neither one of the call
+        nor one before it whose BUFFER the call was the first to ask for."""
+        buffer = buffer_of(storage)
+        is_computed = buffer.expression is not None or buffer in self._computed
+        return storage.src[0].arg > self._start and not is_computed
 
     def _state(self, node: UOp) -> int | None:
         if node.op is not Ops.BUFFER or node.src[0].arg > self._start:

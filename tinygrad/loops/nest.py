@@ -37,16 +37,12 @@ class Scope(Item):
     """A scope that values can live in: the whole nest, a loop, a copy of one turn, or an arm of a
     branch."""
 
-    parent: Scope | None
     loop: UOp | None = None
     low: int = 0
     high: int = 0  # of the counter, inclusive
     items: list[Item] = field(default_factory=list)
     done: set[UOp] = field(default_factory=set)  # REDUCEs and STAGEs computed here
-    depth: int = 0
-
-    def __post_init__(self) -> None:
-        self.depth = 0 if self.parent is None else self.parent.depth + 1
+    depth: int = 0  # how many scopes are around it
 
 
 @dataclass(eq=False)

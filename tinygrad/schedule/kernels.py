@@ -226,6 +226,8 @@ class _Planner:
                     self._node_step(unit)
         results = tuple(self._storage(contiguous_base(root)) for root in self.sink.src)
         made = Plan(tuple(self.storages), tuple(self.steps), results, {}, largest=self.largest)
+        for kernel in self.demands.kernels:
+            kernel.inlined.clear()  # demands know it: they would wait for the garbage collector
         return arranged(made)
 
     def _node_step(self, unit: Unit) -> None:

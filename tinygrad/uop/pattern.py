@@ -192,18 +192,17 @@ def _attempts_of(rule: RuleLike, op: Ops) -> list[_Attempt]:
         left, function = rule
         context = "ctx" in inspect.signature(function).parameters
         name = getattr(function, "__name__", "rule")
-    return [
-        (_compiled(one), function, context, name)
-        for one in _concrete(left)
-        if one.ops is None or op in one.ops
-    ]
+    return [(_compiled(one), function, context, name) for one in _concrete(left, op)]
 
 
-def _concrete(pattern: UPat) -> Iterator[UPat]:
-    """All patterns with a fixed order of sources and no alternatives that `pattern` stands for."""
+def _concrete(pattern: UPat, op: Ops | None = None) -> Iterator[UPat]:
+    """All patterns with a fixed order of sources and no alternatives that `pattern` stands for; if
+    `op` is given, those that nodes of it may fit."""
     if pattern.alternatives:
         for alternative in pattern.alternatives:
-            yield from _concrete(alternative)
+            yield from _concrete(alternative, op)
+        return
+    if op is not None and pattern.ops is not None and op not in pattern.ops:
         return
     if not isinstance(pattern.src, (tuple, list)):
         yield pattern
