@@ -759,3 +759,8 @@ def test_long_sums_of_few_results_are_taken_in_parts(depth, in_parts):
         recipe = schedule(kernels.matmul(64, 64, depth, a_t=True), machine)[1]
         assert any(step[0] == "regroup" for step in recipe) == in_parts
         assert not any(step[0] == "stage" and step[3].startswith("pa") for step in recipe)
+
+
+def test_columns_that_are_tasks_enough_are_not_taken_in_parts():
+    recipe = schedule(kernels.matmul(2, 4096, 4096), kernels.WIDE)[1]
+    assert not any(step[0] == "stage" for step in recipe)

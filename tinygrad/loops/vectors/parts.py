@@ -10,7 +10,7 @@ from math import ceil
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import contractions
+from tinygrad.loops.products import contractions, register_tile
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 
 FEW_RESULTS = 8
@@ -32,11 +32,13 @@ def sum_in_parts(plan: Plan) -> tuple[str, ...]:
     first, *rest = own_ranges(reduction)
     if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
         return ()
-    sides = sum(map(size_of, nest.loops)) * one.rows.dtype.itemsize
-    turn, size = sides * turns(rest), size_of(first)
+    (rows, columns), itemsize = map(size_of, nest.loops), one.rows.dtype.itemsize
+    panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
+    turn, size = (rows + columns) * itemsize * turns(rest), size_of(first)
     part = min(target.cache_l2 // 2 // turn, ceil(size / TASKS_WITH_BLOCKS))
     results = turns(nest.loops) * reduction.dtype.itemsize
-    if size * turn < FAR * target.cache_l2 or FEW_RESULTS * results > part * turn:
+    is_far, is_few = size * turn >= FAR * target.cache_l2, FEW_RESULTS * results <= part * turn
+    if panels >= TASKS_WITH_BLOCKS or not (is_far and is_few):
         return ()
     name, count = name_of(first), ceil(size / part)
     inner = plan.split(name, even_part(size, ceil(size / count)), name + "p")
