@@ -23,25 +23,24 @@ FAR = 2
 def sum_in_parts(plan: Plan) -> tuple[str, ...]:
     """Applies that if it saves work. Returns the stages that then hold a product."""
     nest, target = plan.nest("store"), plan.target
-    if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2 or not nest.is_top:
+    if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2:
         return ()
     found = contractions(plan, nest)
     if len(found) != 1 or found[0].in_place:
         return ()
-    (one,), (reduction,) = found, plan.sums
-    first, *rest = own_ranges(reduction)
+    (one,), ((first, *rest),) = found, map(own_ranges, plan.sums)
     if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
         return ()
     (rows, columns), itemsize = map(size_of, nest.loops), one.rows.dtype.itemsize
     panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
     turn, size = (rows + columns) * itemsize * turns(rest), size_of(first)
     part = min(target.cache_l2 // 2 // turn, ceil(size / TASKS_WITH_BLOCKS))
-    results = turns(nest.loops) * reduction.dtype.itemsize
+    results = turns(nest.loops) * plan.sums[0].dtype.itemsize
     is_far, is_few = size * turn >= FAR * target.cache_l2, FEW_RESULTS * results <= part * turn
     if panels >= TASKS_WITH_BLOCKS or not (is_far and is_few):
         return ()
-    name, count = name_of(first), ceil(size / part)
-    inner = plan.split(name, even_part(size, ceil(size / count)), name + "p")
+    name, least = name_of(first), ceil(size / ceil(size / part))
+    inner = plan.split(name, even_part(size, least), name + "p")
     (reduction,) = plan.sums
     plan.do("regroup", plan.path(reduction), (inner, *names(rest)))
     inside = next(n for n in plan.sums if name_of(own_ranges(n)[0]) == inner)
