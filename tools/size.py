@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3770,
-    "loops": 5415,
+    "loops": 5460,
     "codegen": 5810,
-    "backends/*": 3025,
+    "backends/*": 3065,
     "engine": 5350,
     "tensor/*": 6715,
 }
-CORE_BUDGET = 34_340  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_425  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -569,6 +569,16 @@ def test_a_tree_of_maxima_takes_two_minima_for_each_where_that_is_all_there_is()
     assert counts == [6, 0, 3, 5], text  # each number is negated, and the result
 
 
+@pytest.mark.parametrize("native", [frozenset(), frozenset(("masked_store",))])
+def test_masks_that_inner_loops_use_stay_as_wide_as_vectors(native):
+    """Where masks lie in vectors, LLVM would pack and unpack those that it keeps."""
+    target = dataclasses.replace(AVX2, native=AVX2.native | native, registers=16)
+    *_, phase = lower(K.scheduled(K.conv(1, 16, 28, 28, 16), target), target).phases
+    text = LLVMRenderer(target).render("f", phase.program)
+    assert ("sext <8 x i1>" in text) == (not native)
+    assert "vpackssdw" not in LLVMCompiler(target).assembly(text) or native
+
+
 def test_argmax_by_comparing_with_the_max():
     i, j, j2, x = K.loop("i", 6), K.loop("j", 37), K.loop("j2", 37), K.normal(6, 37)
     most = K.read(1, (6, 37), i, j).reduce("max", j)

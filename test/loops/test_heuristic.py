@@ -451,7 +451,7 @@ def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():
 
 def test_a_sum_whose_accumulators_are_one_tile_is_summed_once():
     """Few rows beside a sum so long that its panel is packed in blocks."""
-    kernel = schedule(kernels.matmul(6, 64, 1 << 15), kernels.WIDE)[0]
+    kernel = schedule(kernels.matmul(6, 64, 1 << 13), kernels.WIDE)[0]
     nest = lower(kernel, kernels.WIDE).phases[-1].nest
     assert nest.count("for k0 in") == 1, nest
 
@@ -743,3 +743,24 @@ def test_what_is_reduced_for_a_row_is_reduced_once_while_it_is_laid_out():
     laid_out = lower(schedule(kernel, kernels.WIDE)[0], kernels.WIDE).phases[0].nest
     before, _ = laid_out.split("reduce add", 1)
     assert "pa1.i0u" in before and "for pa1.k" not in before, laid_out
+
+
+def test_masks_in_registers_leave_room_for_themselves():
+    """A tile of 4 x 3 vectors has no register for its masks, where they lie in vectors."""
+    few = replace(kernels.WIDE, vector=32, registers=16)
+    recipe = schedule(kernels.conv(1, 256, 28, 28, 256, groups=32), few)[1]
+    splits = [step[2] for step in recipe if step[0] == "split"]
+    assert 16 in splits and 24 not in splits
+
+
+@pytest.mark.parametrize(("depth", "in_parts"), [(50_000, True), (2_000, False)])
+def test_long_sums_of_few_results_are_taken_in_parts(depth, in_parts):
+    for machine in (kernels.WIDE, kernels.NARROW):
+        recipe = schedule(kernels.matmul(64, 64, depth, a_t=True), machine)[1]
+        assert any(step[0] == "regroup" for step in recipe) == in_parts
+        assert not any(step[0] == "stage" and step[3].startswith("pa") for step in recipe)
+
+
+def test_columns_that_are_tasks_enough_are_not_taken_in_parts():
+    recipe = schedule(kernels.matmul(2, 4096, 4096), kernels.WIDE)[1]
+    assert not any(step[0] == "stage" for step in recipe)

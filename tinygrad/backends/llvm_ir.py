@@ -17,6 +17,7 @@ from typing import Any
 from tinygrad.backends.llvm_dialect import Dialect, dialect_of
 from tinygrad.backends.llvm_fault import fault, guard
 from tinygrad.backends.llvm_frame import Frame, LaneFrame, TaskFrame
+from tinygrad.backends.llvm_masks import LaneMasks
 from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply
 from tinygrad.backends.llvm_text import (
     BOOL,
@@ -113,9 +114,7 @@ class LLVMRenderer:
 
     def render(self, name: str, program: Sequence[UOp]) -> str:
         index = index_type(program) if self.dialect.short_index else dtypes.int64
-        ranges = RANGES if "VRANGE" in self.target.native else {}
-        by_least = "VMIN" in self.target.native
-        function = _Function(program, self.types[index], self.dialect, ranges, by_least)
+        function = _Function(program, self.types[index], self.dialect, self.target)
         text = function.render(name)
         vars(function).clear()  # its parts know it: they would wait for the garbage collector
         return text
@@ -129,12 +128,13 @@ class _Function(Writer):
         program: Sequence[UOp],
         types: dict[DType, str],
         dialect: Dialect,
-        ranges: dict[DType, str],
-        by_least: bool,
+        target: Target,
     ) -> None:
         super().__init__(types)
-        self.program, self.dialect, self.ranges = program, dialect, ranges
-        self.by_least = by_least
+        self.program, self.dialect = program, dialect
+        self.ranges = RANGES if "VRANGE" in target.native else {}
+        self.by_least = "VMIN" in target.native
+        self.masks = LaneMasks(self, program, target)
         self.frame: Frame = (TaskFrame if dialect.tasks else LaneFrame)(self, program, dialect)
         self.carried = carries(program)
         self.tiles = TileRegisters(self, program, self.carried)
@@ -149,6 +149,7 @@ class _Function(Writer):
         for node in self.program:
             if not self.tiles.write(node):
                 RULES[node.op](self, node)
+            self.masks.follow(node)
         self.frame.finish()
         self.lines += self.tiles.end()
         if self.streams:

@@ -34,6 +34,7 @@ from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import keep_row_sums, share_values
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import turn_windows
+from tinygrad.loops.vectors.parts import sum_in_parts
 from tinygrad.loops.vectors.products import product
 from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word, spread_reduction
 from tinygrad.loops.vectors.short_rows import merge_short_rows
@@ -78,7 +79,7 @@ def _vectors(plan: Plan) -> None:
     if stencil(plan):
         _stream_large_outputs(plan)
         return
-    results = turn_windows(plan)
+    results = turn_windows(plan) or sum_in_parts(plan)
     merge_loops(plan)
     plan.planes = frozenset(names(_planes(plan, plan.kernel.src[0])))
     merge_short_rows(plan)

@@ -24,9 +24,10 @@ from tinygrad.uop.op import Ops
 MOST_VECTORS, MOST_ROWS = 6, 16
 """The largest register tiles that are compared: vectors side by side, and rows."""
 
-FEW_REGISTERS, UNDER_MASK = 16, 5
-"""With so few registers none is left for a mask, and a masked read costs as much as this many
-loads; processors with more have separate mask registers."""
+FEW_REGISTERS, MASK, SPILT_MASK = 16, 0.75, 5
+"""With so few registers masks share them with the tile; processors with more have separate mask
+registers. Cycles that a vector read under a mask takes longer, and the number of loads that it
+counts as if no register is left for the mask."""
 
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""
@@ -114,10 +115,9 @@ def register_tile(
     all. `apart`: bytes from row to row, if rows are read where they lie. `masked`: vectors are read
     under masks. `beside`: tiles lie beside each other in one panel."""
     target = plan.target
-    loads = UNDER_MASK if masked and target.registers <= FEW_REGISTERS else 1
     lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(target, rows, columns, lanes, run, most, loads, beside)
+    return best_tile(target, rows, columns, lanes, run, most, masked, beside)
 
 
 @lru_cache(maxsize=1024)
@@ -128,24 +128,27 @@ def best_tile(
     lanes: int,
     run: int = 0,
     most: int = MOST_ROWS,
-    loads: int = 1,
+    masked: bool = False,
     beside: bool = False,
 ) -> Tile:
     """The tile with the fewest cycles, remainders included. m*v accumulators, v vectors and one
-    broadcast must fit in the registers. A vector read costs as much as `loads` loads. `beside`:
-    tiles lie beside each other in a panel, so one that is no whole number of cache lines shares a
-    line with the next."""
+    broadcast must fit in the registers. `masked`: vectors are read under masks. `beside`: tiles lie
+    beside each other in a panel, so one that is no whole number of cache lines shares a line with
+    the next."""
     vectors = ceil(columns / lanes)
     best: Tile | None = None
+    in_lanes = masked and target.registers <= FEW_REGISTERS
     for v in range(1, MOST_VECTORS + 1):
         for m in range(1, most + 1):
             if m * v + v + 1 > target.registers:
                 continue
-            cost = 0.0
+            spilt = in_lanes and m * v + 2 * v + 1 > target.registers
+            loads, cost = SPILT_MASK if spilt else 1, 0.0
             for count, width in ((vectors // v, v), (1, vectors % v)):
                 for times, height in ((rows // m, m), (1, rows % m)):
                     if width and height:
                         cost += count * times * _cycles(target, height, width, loads)
+            cost += MASK * in_lanes * vectors * ceil(rows / m)
             cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
             if rows > m:
                 cost += vectors  # packing: one more store for each vector and turn

@@ -83,6 +83,8 @@ LONG_RUN = 64
 """Contiguous elements that are as good as a whole row: shorter runs gain less from the hardware
 prefetcher."""
 
+FEW_PANELS = 4
+"""So many panels read rows of which each tile uses a part of a line at less cost than a copy."""
 
 SMALL_GAP = 16
 """So few omitted elements don't interrupt a run, if runs are longer."""
@@ -348,10 +350,23 @@ def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
     """Whether rows that are read once already lie tile by tile, in whole lines for each turn of the
-    sum's outermost loop: another copy would only add bytes to move."""
+    sum's outermost loop: another copy would only add bytes to move. Or whether a few panels read
+    rows that lie beside each other, so that a tile finds its lines where the last one left them."""
     tile = (tiling.m_copies, *one.loops[1:])
     lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
-    return tiling.columns <= tiling.together and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
+    once = tiling.columns <= tiling.together
+    if once and lines > 1 and _run(plan, rows, tile) >= LONG_RUN:
+        return True
+    return tiling.columns <= FEW_PANELS * tiling.together and _share_lines(one)
+
+
+def _share_lines(one: Product) -> bool:
+    """Whether all rows lie beside each other at each turn of the sum, which is less than a page."""
+    if one.rows.op is not Ops.INDEX or len(one.loops) > 1 or step(one.rows, one.row_loop) != 1:
+        return False
+    (apart, *_), rows = one.row_steps, size_of(one.row_loop)
+    is_near = apart is not None and abs(apart) * one.rows.dtype.itemsize < PAGE
+    return is_near and (rows >= LONG_RUN or rows == apart)
 
 
 def _lies_near(plan: Plan, tiling: Tiling, rows: UOp) -> bool:

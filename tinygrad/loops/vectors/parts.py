@@ -1,0 +1,47 @@
+"""A product of long sums and few results, such as a weight's gradient over many rows. Each panel of
+columns would read all of the other operand from memory again, and there are too few panels for all
+cores. So the sums are split into parts whose operands stay in the cache while all panels use them.
+Parts are tasks; the stores add up their results."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
+from tinygrad.loops.plan import Plan, names
+from tinygrad.loops.products import contractions, register_tile
+from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
+
+FEW_RESULTS = 8
+"""A part's operands have at least this many times as many elements as its results."""
+
+FAR = 2
+"""Operands of this many times the private cache are read from memory, or from a slower cache."""
+
+
+def sum_in_parts(plan: Plan) -> tuple[str, ...]:
+    """Applies that if it saves work. Returns the stages that then hold a product."""
+    nest, target = plan.nest("store"), plan.target
+    if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2:
+        return ()
+    found = contractions(plan, nest)
+    if len(found) != 1 or found[0].in_place:
+        return ()
+    (one,), ((first, *rest),) = found, map(own_ranges, plan.sums)
+    if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
+        return ()
+    (rows, columns), itemsize = map(size_of, nest.loops), one.rows.dtype.itemsize
+    panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
+    turn, size = (rows + columns) * itemsize * turns(rest), size_of(first)
+    part = min(target.cache_l2 // 2 // turn, ceil(size / TASKS_WITH_BLOCKS))
+    results = turns(nest.loops) * plan.sums[0].dtype.itemsize
+    is_far, is_few = size * turn >= FAR * target.cache_l2, FEW_RESULTS * results <= part * turn
+    if panels >= TASKS_WITH_BLOCKS or not (is_far and is_few):
+        return ()
+    name, least = name_of(first), ceil(size / ceil(size / part))
+    inner = plan.split(name, even_part(size, least), name + "p")
+    (reduction,) = plan.sums
+    plan.do("regroup", plan.path(reduction), (inner, *names(rest)))
+    inside = next(n for n in plan.sums if name_of(own_ranges(n)[0]) == inner)
+    return (plan.stage(inside, (name, *names(nest.loops)), "out", "GLOBAL"),)
