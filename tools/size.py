@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1985,
     "simplify": 1040,
     "transforms": 425,
-    "schedule": 3770,
-    "loops": 5460,
-    "codegen": 5810,
+    "schedule": 3785,
+    "loops": 5490,
+    "codegen": 5815,
     "backends/*": 3065,
     "engine": 5350,
     "tensor/*": 6715,
 }
-CORE_BUDGET = 34_425  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_475  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2640,
+    "tensor/long_tail": 2635,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

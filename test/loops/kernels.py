@@ -83,6 +83,26 @@ def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
     return out((m, n), (a * b).reduce("add", r), i, j)
 
 
+COMBINED = {
+    "squares": ("add", lambda a, b, c: (a - b) * (a - b)),
+    "differences": ("add", lambda a, b, c: (a - b).maximum(b - a)),
+    "largest sum": ("max", lambda a, b, c: a + b),
+    "product of sums": ("mul", lambda a, b, c: (a + b) * 0.1),
+    "weighted": ("add", lambda a, b, c: (a + b).maximum(0) * c),
+    "unequal": ("add", lambda a, b, c: a.ne(b).cast(dtypes.int32)),
+}
+"""How rows of two matrices are combined, and a number of each column: monoid and expression."""
+
+
+def combined(m, n, k, how, b_t=True):
+    """A reduction over what rows of two matrices are together, as a distance is."""
+    monoid, expression = COMBINED[how]
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    b = at(2, (n, k), j, r) if b_t else at(2, (k, n), r, j)
+    value = expression(at(1, (m, k), i, r), b, at(3, (k,), r))
+    return out((m, n), value.reduce(monoid, r), i, j)
+
+
 def residual(m, n, k):
     """A product and another array's elements."""
     i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")

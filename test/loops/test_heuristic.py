@@ -54,6 +54,9 @@ SOME = {
     "one column": kernels.matmul(40, 1, 9),
     "few columns": kernels.matmul(40, 3, 9),
     "matvec": kernels.matvec(37, 100),
+    **{f"combined, {how}": kernels.combined(13, 40, 70, how) for how in kernels.COMBINED},
+    "combined, long": kernels.combined(13, 40, 333, "squares", b_t=False),
+    "combined, long maximum": kernels.combined(30, 40, 333, "largest sum"),
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
@@ -158,6 +161,24 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     assert {("split", "i1", 512, "i1r"), ("role", "i0", "UNROLL")} <= {*turning}  # two runs of four
     small = schedule(kernels.matvec(64, 2048), kernels.WIDE)[1]
     assert ("split", "i0", 4, "i0u", "LOOP", "UNROLL") in small
+
+
+@pytest.mark.parametrize("how", kernels.COMBINED)
+def test_what_two_operands_are_together_is_reduced_in_a_tile_of_registers(how):
+    recipe = schedule(kernels.combined(500, 600, 64, how), kernels.WIDE)[1]
+    (height,) = (step[2] for step in recipe if step[:2] == ("split", "i0") and "i0u" in step)
+    (panel,) = (step for step in recipe if step[0] == "stage")
+    assert height >= 3
+    assert panel[3] == "pb1"
+
+
+def test_a_diagonal_of_scores_does_not_keep_them_from_being_a_product():
+    """A contrastive loss: each row's own class is its number."""
+    a, b = (Tensor.empty(512, 128).realize() for _ in range(2))
+    loss = (a @ b.T).cross_entropy(Tensor.arange(512))
+    asts = [step.ast for step in plan(structure_of([loss.uop]).sink).steps]
+    staged = [step[3] for ast in asts for step in schedule(ast, kernels.WIDE)[1] if "stage" in step]
+    assert "pb1" in staged
 
 
 def test_rows_as_long_as_a_variable_are_vectors():

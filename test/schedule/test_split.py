@@ -52,6 +52,28 @@ def test_columns_that_are_few_and_long_are_cut_for_groups_that_have_eight_of_the
     assert first_of((4096, 4096), 0) == 4096
 
 
+@pytest.mark.parametrize(
+    "shape,axes,stored", [((512, 512, 3), (0, 1), 64 * 96), ((100_000, 7), 0, 16 * 70)]
+)
+def test_columns_that_are_few_and_long_are_summed_in_rows_of_several_neighbours(
+    shape, axes, stored
+):
+    """So memory is read by whole vectors, not one number of each column after the other."""
+    x = Tensor.empty(*shape).realize().sum(axes)
+    store = plan(structure_of([x.uop]).sink, Wishes()).steps[0].ast.src[0]
+    assert store.src[0].src[0].arg[1] == stored
+
+
+@pytest.mark.parametrize(
+    "shape,axes", [((700, 300, 3), (0, 1)), ((100_003, 5), 0), ((90_001, 2), 0)]
+)
+@pytest.mark.parametrize("name", ["sum", "max", "prod"])
+def test_reductions_of_few_columns_are_those_of_numpy(shape, axes, name):
+    x = np.random.default_rng(0).random(shape, np.float32) * 1e-5 + 1
+    want = getattr(x.astype(np.float64), name)(axes)
+    np.testing.assert_allclose(getattr(Tensor(x), name)(axes).numpy(), want, rtol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_products_whose_operands_are_cast_or_computed_stay_whole(dtype):
     a, b = (Tensor.empty(*s, dtype=dtype).realize() for s in ((64, 2**17), (2**17, 64)))

@@ -1,6 +1,7 @@
-"""Which sums are matrix products: a REDUCE of a*b whose factors depend on different loops of the
-output. Also the register tile that suits such a product, and the matrix unit that can compute it,
-if the target has one."""
+"""Which reductions are matrix products: a REDUCE of a*b whose factors depend on different loops of
+the output, or of any other short expression of two such operands (a distance, a sum of which the
+maximum is wanted). Also the register tile that suits such a product, and the matrix unit that can
+compute it, if the target has one."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
+from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
@@ -19,7 +22,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 MOST_VECTORS, MOST_ROWS = 6, 16
 """The largest register tiles that are compared: vectors side by side, and rows."""
@@ -64,6 +67,19 @@ as many instructions."""
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
+MOST_OPERATIONS = 8
+"""Operations on two operands that are worth a register tile: if there are more, then reading the
+operands again for each result costs little beside them."""
+
+LONGEST_SUM = 128
+"""Terms of a sum of floats that are no products: a longer one carries a rounding error for each
+result, for which a tile has no registers."""
+
+TEMPORARIES = 2
+"""Registers for values between the operands and the results, unless one instruction multiplies and
+adds."""
+
+
 @dataclass(frozen=True)
 class Product:
     """A REDUCE over rows[m, k] * columns[k, n]. The facts are from before anything was split."""
@@ -79,6 +95,7 @@ class Product:
     laying_out: float  # the cost of laying out the rows, relative to the product
     around: tuple[str, ...] = ()  # loops of the sum that run around the row tiles
     depth: tuple[str, ...] = ()  # the loops inside a matrix unit's instruction
+    is_multiplied: bool = True  # a sum of plain products, as a matrix unit computes it
 
 
 def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
@@ -90,6 +107,32 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
         return None
     first, second = value.src
     return first, second
+
+
+def operands_of(reduction: UOp) -> tuple[UOp, UOp] | None:
+    """The two operands whose combinations a REDUCE takes in: its factors, or those of any other
+    elementwise expression. Values that depend on nothing but what one of the operands depends on
+    may take part. None if there are more operands, or the expression is long."""
+    pair, (mixed, found) = factors_of(reduction), _parts(reduction.src[0])
+    if pair is not None and not any(factor in mixed for factor in pair):
+        return pair
+    is_sum = reduction.arg == "add" and dtypes.is_float(reduction.dtype) and pair is None
+    if is_sum and turns(own_ranges(reduction)) > LONGEST_SUM:
+        return None
+    most = [n for n in found if not any(n.ranges < other.ranges for other in found)]
+    most = [n for n in most if not any(m is not n and m in n.toposort() for m in most)]
+    is_long = sum(map(weight, mixed)) > MOST_OPERATIONS
+    if len(most) != 2 or is_long or any(n.op not in GroupOp.Elementwise for n in mixed):
+        return None
+    return most[0], most[1]
+
+
+def _parts(value: UOp) -> tuple[list[UOp], list[UOp]]:
+    """The nodes of a value that depend on all of its loops, and the largest parts that depend on
+    some of them."""
+    mixed = [n for n in value.toposort() if n.ranges == value.ranges]
+    inside = dict.fromkeys(s for n in mixed if n.op in GroupOp.Elementwise for s in n.src)
+    return mixed, [n for n in inside if n.ranges and n.ranges < value.ranges]
 
 
 class Tile(NamedTuple):
@@ -110,11 +153,12 @@ def register_tile(
     apart: int = 0,
     masked: bool = False,
     beside: bool = False,
+    temporaries: int = 0,
 ) -> Tile:
     """The best register tile for elements of this size. `run`: this many rows are evenly spaced; 0:
     all. `apart`: bytes from row to row, if rows are read where they lie. `masked`: vectors are read
     under masks. `beside`: tiles lie beside each other in one panel."""
-    target = plan.target
+    target = replace(plan.target, registers=plan.target.registers - temporaries)
     lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
     return best_tile(target, rows, columns, lanes, run, most, masked, beside)
@@ -230,8 +274,7 @@ def contractions(plan: Plan, nest: Nest) -> list[Product]:
 
 
 def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product | None:
-    pair = factors_of(reduction)
-    if pair is None:
+    if (pair := operands_of(reduction)) is None:
         return None
     rows, columns = pair if last in pair[1].ranges else pair[::-1]
     if last in rows.ranges or last not in columns.ranges:
@@ -256,6 +299,7 @@ def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product |
         tuple(steps_along(columns.toposort(), inner)),
         is_in_place(plan, nest, rows, columns, loops, row_loops[-1], size_of(last)),
         laying_out(nest, rows),
+        is_multiplied=pair == factors_of(reduction),
     )
 
 
@@ -298,7 +342,7 @@ def _memory_of(bits: UOp) -> UOp:
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
     """The unit that computes this product, and the number of the factor that is its first operand:
     the one without the loop `column`."""
-    found = _units(plan, one.inner, is_tile)
+    found = _units(plan, one.inner, is_tile) if one.is_multiplied else []
     return next(((u, rows) for u, rows, first in found if column not in names(first.ranges)), None)
 
 
@@ -351,8 +395,8 @@ def whole_sum(plan: Plan, reduction: UOp) -> UOp:
 def side_of(plan: Plan, nest: str, one: Product, column: str, is_column: bool) -> UOp:
     """A product's operand in its current form: the one that depends on the loop `column`, or the
     other."""
-    pair = factors_of(reduction_of(plan, nest, one))
-    assert pair is not None, "a product has factors"
+    pair = operands_of(reduction_of(plan, nest, one))
+    assert pair is not None, "a product has operands"
     return next(side for side in pair if (column in names(side.ranges)) == is_column)
 
 

@@ -118,7 +118,9 @@ def _shared(plan: Plan) -> Candidate | None:
             if loop in e.ranges and _is_value(e) and costly.get((e, loop), e in costly)
         ]
         for e in sorted(options, key=lambda e: size[e], reverse=True):
-            twins = [q for v, q in others if replaced(e, {loop: q}) in inside[v]]
+            # not a diagonal of the value: its rows would be one of the loops that read it
+            apart = [(v, q) for v, q in others if q not in e.ranges]
+            twins = [q for v, q in apart if replaced(e, {loop: q}) in inside[v]]
             if twins and _fits(plan, e, loop):
                 return Candidate(e, loop, tuple(dict.fromkeys(twins)))
     return None

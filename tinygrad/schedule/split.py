@@ -25,6 +25,7 @@ MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
+ROW, ENOUGH = 64, 16  # elements side by side that memory delivers as fast as it can; a line of them
 BLOCK = 256  # elements of a running reduction for one lane
 FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
@@ -167,14 +168,31 @@ def _split(node: UOp) -> UOp:
     source, (_, axes) = node.src[0], node.arg
     if not is_concrete(source):
         return node
-    shape, results = source.shape, node.size
-    if results == 0 or results >= MANY_RESULTS or source.size // results < LONG:
+    shape, results = source.shape, node.shape
+    if not 0 < node.size < MANY_RESULTS or source.size // node.size < LONG:
         return node
     axis = next((a for a in axes if shape[a] >= min(PARTIALS)), None)
     if axis is None:
         return node
-    parts = next((p for p in PARTIALS if shape[axis] % p == 0), PARTIALS[0])
-    return _in_two(node, axis, parts) if parts <= shape[axis] else node
+    beside, last = _beside(shape, axes), max(axes)
+    if beside > 1:
+        split = (*shape[:last], shape[last] // beside, beside, *shape[last + 1 :])
+        node = source.reshape(split).reduce_axis(node.arg[0], axes)
+    size = node.src[0].shape[axis]
+    parts = next((p for p in PARTIALS if size % p == 0), PARTIALS[0])
+    made = _in_two(node, axis, parts) if parts <= size else node
+    return made.reduce_axis(node.arg[0], (last + 1,)).reshape(results) if beside > 1 else made
+
+
+def _beside(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    """How many neighbours along the last reduced axis get partial results of their own: as many as
+    make a row of memory that fills vectors, if the axes behind are less than a line. 1: none."""
+    last = max(axes)
+    columns = prod(shape[last + 1 :])
+    if columns == 1 or columns >= ENOUGH:
+        return 1
+    least, size = ceildiv(ROW, columns), shape[last]
+    return next((n for n in range(least, min(4 * least, size) + 1) if size % n == 0), 1)
 
 
 def _in_two(node: UOp, axis: int, parts: int) -> UOp:

@@ -42,7 +42,7 @@ def schedule_groups(plan: Plan) -> None:
         return
     if nest.loops and (unit_rows(plan) or group_rows(plan, _block(plan))):
         return
-    found = contractions(plan, nest) if nest.loops else []
+    found = [p for p in contractions(plan, nest) if p.is_multiplied]
     if not found and _columns(plan, nest):
         return
     shared = _shared_reductions(plan, nest, FEW_OUTPUTS, bool(found))

@@ -302,14 +302,11 @@ class Joining(Special):
         if not self.ndim:
             raise ShapeError("diag_embed: of one number, shape (); legal is one axis or more")
         first, second = (axis_of(d, self.ndim + 1, "diag_embed") for d in (dim1, dim2))
-        n, side = self.shape[-1], self.shape[-1] + abs(offset)
-        x = self.unsqueeze(-1)  # (.., n, 1), padded to rows one longer than the square's
-        pads = ((0, 0),) * (self.ndim - 1)
-        x = x.pad((*pads, (0, 0), (0, side))).reshape(*self.shape[:-1], n * (side + 1))
-        start = offset if offset >= 0 else -offset * side
-        total = side * side
-        x = x.pad((*pads, (start, max(0, total - start - n * (side + 1)))))
-        x = x._cut(x.ndim - 1, 0, total).reshape(*self.shape[:-1], side, side)
+        side = self.shape[-1] + abs(offset)
+        longer = self.pad((*((0, 0),) * (self.ndim - 1), (0, abs(offset))))
+        x = longer.unsqueeze(-1 if offset >= 0 else -2)  # rows, or columns, of one number each
+        places = self._counting(side, self.device)
+        x = (places.unsqueeze(-1) + offset == places).where(x, x.const_like(0))
         return x.moveaxis((-2, -1), (first, second))
 
     @classmethod
