@@ -3,8 +3,6 @@ how often a further loop turns inside them."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tinygrad.loops.layout import name_of, size_of
@@ -34,20 +32,10 @@ class Turns:
         self.bound: dict[UOp, Scope] = {}
         self.trims = ends_of(kernel, "trim")
         self.starts = ends_of(kernel, "start")
-        self._facts: dict[UOp, Interval] = {}
 
     def known(self) -> dict[UOp, Interval]:
-        """The intervals of the open loops' counters, and of other expressions that are known."""
-        counters = {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
-        return {**counters, **self._facts}
-
-    @contextlib.contextmanager
-    def assuming(self, facts: Mapping[UOp, Interval]) -> Iterator[None]:
-        """A context in which counters and limits lie in these intervals."""
-        before = self._facts
-        self._facts = {**before, **facts}
-        yield
-        self._facts = before
+        """The intervals of the open loops' counters."""
+        return {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
 
     def trip(self, loop: UOp) -> Trip:
         """How often `loop` turns."""
@@ -100,7 +88,3 @@ class Turns:
             elif coefficient > 0:
                 return None
         return total, factor
-
-    def is_free(self, range_: UOp, limit: UOp) -> bool:
-        """Whether the limit cuts off nothing."""
-        return bool(bounds(limit, self.known())[0] >= size_of(range_))

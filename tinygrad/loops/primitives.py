@@ -40,6 +40,7 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
+from tinygrad.loops.roles import ROLES
 from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted
@@ -48,18 +49,6 @@ from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-ROLES: dict[str, frozenset[Ops]] = {
-    "LOOP": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "PARALLEL": frozenset((Ops.STORE, Ops.STAGE)),
-    "LANE": frozenset((Ops.STORE, Ops.STAGE)),
-    "VECTOR": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "UNROLL": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "TILE": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "SPREAD": frozenset((Ops.REDUCE,)),
-    "GROUP": frozenset((Ops.REDUCE,)),
-}
-"""Which nodes may close a loop of each role. ORDERED is given by the scheduler and stays."""
 
 MEMORIES = ("GLOBAL", "LOCAL", "REG")
 LARGEST_VECTOR, LARGEST_UNROLL = 64, 64
@@ -189,7 +178,7 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
 def role(kernel: UOp, name: str, new: str) -> UOp:
     """Changes how a loop is run: as tasks, as the lanes of a vector, as copies in the text, ...
 
-    Requires: the node that closes the loop allows this role (ROLES); VECTOR and UNROLL are static
+    Requires: the node that closes the loop allows this role (`roles`); VECTOR and UNROLL are static
     and small (LARGEST_VECTOR, LARGEST_UNROLL). When code is emitted, no LOOP may have a limit that
     depends on one of these; an UNROLL or a VECTOR may.
 
@@ -216,12 +205,13 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
     if new == "ORDERED" == role_of(loop):
         return
     if new not in ROLES:
-        raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {', '.join(ROLES)}")
+        known = ", ".join(role for role, row in ROLES.items() if row.closers)
+        raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {known}")
     if new == "LOOP":
         return
     for owner in owners_of(kernel, loop):
-        if owner.op not in ROLES[new]:
-            legal = ", ".join(r for r, ops in ROLES.items() if owner.op in ops)
+        if owner.op not in ROLES[new].closers:
+            legal = ", ".join(r for r, row in ROLES.items() if owner.op in row.closers)
             raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
         if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
             raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")

@@ -30,8 +30,8 @@ from tinygrad.loops.layout import (
     size_of,
     sums_of,
 )
-from tinygrad.loops.nest import SEQUENTIAL
 from tinygrad.loops.rebuild import value_at
+from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.node import UOp
