@@ -52,13 +52,6 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     """The scheduled kernel, and the recipe that produced it."""
     if NOOPT:
         return kernel, ()
-    plan = _planned(kernel, target)
-    if plan.halves_are_less:
-        plan = _planned(kernel, target.halved())
-    return plan.kernel, plan.recipe
-
-
-def _planned(kernel: UOp, target: Target) -> Plan:
     plan = Plan(kernel, target)
     plan.do("drop_single")
     if target.has_groups:
@@ -70,7 +63,7 @@ def _planned(kernel: UOp, target: Target) -> Plan:
         _ordered(plan)
     else:
         _vectors(plan)
-    return plan
+    return plan.kernel, plan.recipe
 
 
 def _vectors(plan: Plan) -> None:

@@ -104,7 +104,7 @@ def pairs_of(
 
 
 def over_sums(
-    value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str = "sum"
+    value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str
 ) -> tuple[UOp, UOp] | None:
     """`value` in terms of a counter of the sums instead of the two loops, and the counter. None if
     the value depends on the loops otherwise, or if some number in between is not a sum: nothing

@@ -103,7 +103,7 @@ def stream(plan: Plan, nest: Nest) -> None:
             alone = reductions and not plan.stages and not phases
             _along(plan, nest, last, _sharing(plan, nest, loads) if alone else None)
     elif rows:
-        _share_rows(plan, rows, last, across)
+        _share_rows(plan, rows, last)
     else:
         _transpose(plan, nest, last, across, loads)
     if nest.is_top:
@@ -412,7 +412,7 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
     return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
 
 
-def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
+def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
     """The vector runs along the reduced row; rows that share the other operand are computed
     together."""
     in_cache = not _from_memory(plan, rows, last)
