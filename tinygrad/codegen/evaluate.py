@@ -83,18 +83,10 @@ class Evaluator:
             if lane is not None:
                 done[top] = lane
                 continue
-            missing = []
             is_undecided = top.op is Ops.WHERE and top.src[0] not in done
-            for source in self._needs(top, done):
-                if source not in done:
-                    found = self.recalled(source, copies)
-                    if found is None:
-                        missing.append(source)
-                    else:
-                        done[source] = found
-            if missing:
-                stack.extend(reversed(missing))
+            missing = self._missing(top, copies, done)
             if missing or is_undecided:
+                stack.extend(reversed(missing))
                 continue
             stack.pop()
             home = self.home_of(top)
@@ -103,6 +95,19 @@ class Evaluator:
             self.program.scope = outer
             home.memo[self.integers.key(top, copies)] = made
         return done[node]
+
+    def _missing(self, node: UOp, copies: Copies, done: dict[UOp, UOp]) -> list[UOp]:
+        """The sources of a node that must be emitted; what was emitted before goes to `done`."""
+        missing = []
+        for source in self._needs(node, done):
+            if source in done:
+                continue
+            found = self.recalled(source, copies)
+            if found is None:
+                missing.append(source)
+            else:
+                done[source] = found
+        return missing
 
     def data(self, node: UOp, copies: Copies) -> UOp:
         """A data value that an index depends on."""
