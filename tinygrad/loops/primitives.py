@@ -414,6 +414,10 @@ def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
         name[k, n] at n + 8*k        becomes, with extra = 4        name[k, n] at n + 12*k
 
     >>> staged = stage(product(4, 8, 16), (0, 1, 0, 1), ("k", "n"), "pb")
+    >>> draw(staged)
+    pb LOCAL: pb.k:16, pb.n:8
+    reduce add: k:16
+    store: m:4, n:8
     >>> draw(pad(staged, "pb", "pb.k", 4))
     pb LOCAL pad=(('pb.k', 4),): pb.k:16, pb.n:8
     reduce add: k:16
@@ -521,6 +525,9 @@ def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
 
         for k: x(k)        becomes        for k: ask for x(k + turns); x(k)
 
+    >>> draw(product(4, 8, 16))
+    reduce add: k:16
+    store: m:4, n:8
     >>> draw(prefetch(product(4, 8, 16), "k", 4))
     reduce add: k:16
     store: m:4, n:8
@@ -562,6 +569,8 @@ def stream(kernel: UOp) -> UOp:
 
         for i: store out[i]        becomes        for i: store out[i], not into the cache
 
+    >>> draw(scaled(4, 8))
+    store: i:4, j:8
     >>> draw(stream(scaled(4, 8)))
     store nontemporal: i:4, j:8
     """
