@@ -17,9 +17,9 @@ from tinygrad.uop.op import Ops
 
 @dataclass(frozen=True)
 class Trip:
-    """The number of turns of a loop: the least of `most` and `ends`, but at least `least`."""
+    """The number of turns of a loop: the least of `most` and `ends`. `guarded`: its one turn may be
+    one too many."""
 
-    least: int
     most: int
     ends: tuple[UOp, ...]
     guarded: bool = False
@@ -48,9 +48,9 @@ class Turns:
         least = min(low for low, _ in ends.values())
         most = min(high for _, high in ends.values())
         if least == most:
-            return Trip(least, most, ())
+            return Trip(most, ())
         kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
-        return Trip(least, most, kept, guarded)
+        return Trip(most, kept, guarded)
 
     def _may_begin_beyond(self, loop: UOp, limit: UOp) -> bool:
         """Whether the one turn that a loop always takes may lie beyond this limit."""

@@ -148,16 +148,8 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
         multiple = _rows_of_a_task(_sums_of_rows(plan), nest.loops[-1], count)
         last = plan.split(last, size_of(nest.loops[-1]) // count, last + "r")
-    candidates = [n for n in outer if n not in side_by_side and all_stages_depend_on(plan, n)]
-    if not plan.inner_stages and not rows and last in plan.loops:
-        candidates = _ordered_names(plan, nest, [*candidates, last])
-    elif rows and all_stages_depend_on(plan, last):
-        candidates.append(last)
-    if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
-        candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
-    alone = [n for n in candidates if all_reductions_depend_on(plan, n)]
-    enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-    parallelise(plan, alone if enough else candidates, multiple)
+    outer = [n for n in outer if n not in side_by_side]
+    parallelise(plan, _task_loops(plan, nest, outer, last, bool(rows)), multiple)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
     if rows and not far:
@@ -167,6 +159,21 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         if side_by_side:
             inside = {name: [f"{name}.{loop}" for loop in side_by_side] for name in sums}
             _runs_side_by_side(plan, inside or {nest.name: side_by_side})
+
+
+def _task_loops(plan: Plan, nest: Nest, outer: list[str], last: str, are_rows: bool) -> list[str]:
+    """The loops that may be tasks: those that each stage depends on; and loops over blocks, if
+    there are too few others. Loops that no sum is repeated in are enough, if they have enough
+    turns."""
+    found = [n for n in outer if all_stages_depend_on(plan, n)]
+    if not plan.inner_stages and not are_rows and last in plan.loops:
+        found = _ordered_names(plan, nest, [*found, last])
+    elif are_rows and all_stages_depend_on(plan, last):
+        found.append(last)
+    if turns(plan.loops[n] for n in found) < TASKS_WITH_BLOCKS:
+        found = _ordered_names(plan, nest, [*found, *plan.blocked])
+    alone = [n for n in found if all_reductions_depend_on(plan, n)]
+    return alone if turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS else found
 
 
 def _those_that_share_together(plan: Plan) -> None:
