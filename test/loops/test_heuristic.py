@@ -407,18 +407,6 @@ def test_windows_that_hardly_overlap_are_read_where_they_lie():
     assert not any(step[0] == "window" for step in recipe)
 
 
-def test_channels_apart_share_the_masks_of_their_windows():
-    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40, stride=2), kernels.WIDE)[1]
-    assert ("split", "i1", 4, "i1u", "LOOP", "UNROLL") in recipe
-
-
-def test_channels_rather_than_vectors_share_a_mask_where_registers_are_few():
-    few = replace(kernels.WIDE, vector=32, registers=16)
-    recipe = schedule(kernels.conv(1, 40, 9, 9, 40, groups=40, size=5), few)[1]
-    assert ("split", "p1", 8, "p1v", "LOOP", "VECTOR") in recipe
-    assert ("split", "i1", 8, "i1u", "LOOP", "UNROLL") in recipe
-
-
 def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
     recipe = schedule(kernels.grown(64, 28, 28, 64), kernels.WIDE)[1]
     assert recipe[:4] == (

@@ -314,3 +314,10 @@ def test_ordered_loops_stay():
         primitives.split(k, "i0", 2, "j")
     after = primitives.split(k, "i0", 2, "j", "ORDERED", "VECTOR")
     becomes(k, after, "store: i0:2 ORDERED, j:2 VECTOR, i1:8")
+
+
+@pytest.mark.parametrize("name", primitives.PRIMITIVES)
+def test_a_primitive_says_what_it_requires_and_shows_a_nest_before_and_after(name):
+    said = primitives.PRIMITIVES[name].__doc__ or ""
+    assert "Requires: " in said and " become" in said.replace("\n", " ")
+    assert said.count(">>> draw(") >= 2

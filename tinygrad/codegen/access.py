@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
+from tinygrad.codegen.index import Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
@@ -31,6 +31,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
 )
+from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT
 from tinygrad.uop.instructions import ALIGNMENT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -48,9 +49,6 @@ FETCHED = 16
 
 Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]
-
-
-WRITTEN_OUT = ("UNROLL", "SPREAD")
 
 
 class Address(NamedTuple):
@@ -191,7 +189,8 @@ class Access:
         parts.sort(key=lambda part: part[0])
         found = self.base(memory)
         for _, value, factor in parts:
-            found = program.add(Ops.INDEX, dtype, (found, program.multiple(value, factor)))
+            moved = as_node(program.integer(Ops.MUL, value, factor))
+            found = program.add(Ops.INDEX, dtype, (found, moved))
         scope.starts[key] = found, step, constant
         return scope.starts[key]
 
@@ -229,13 +228,15 @@ class Access:
         mask = self.integers.valid(limited, copies)
         if mask is None:
             return None
-        low, high = self.integers.interval(flat_offset(read), copies)
         if memory.op is Ops.PARAM:
-            is_there = low >= 0 and high < memory.arg[1]
-            return None if is_there and mask.op is not Ops.CONST else mask
-        is_there = high < elements(memory) + SLACK
-        sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
-        return None if is_there and all(s.op is Ops.CONST for s in sources) else mask
+            is_needed, end = mask.op is Ops.CONST, memory.arg[1]
+        else:
+            lanes = mask.src if mask.op is Ops.VECTORIZE else (mask,)
+            is_needed, end = any(s.op is not Ops.CONST for s in lanes), elements(memory) + SLACK
+        if is_needed:
+            return mask
+        low, high = self.integers.interval(flat_offset(read), copies)
+        return None if low >= 0 and high < end else mask
 
     def _emit(self, address: Address, count: int, mask: UOp | None) -> UOp:
         memory = address.memory
@@ -548,7 +549,7 @@ def around(memory: UOp) -> list[UOp]:
     turns has elements of its own."""
     if memory.op is not Ops.STAGE or memory.arg[1] != "LOCAL":
         return []
-    found = [r for r in memory.ranges if role_of(r) in COPIED or role_of(r) in ("LANE", "GROUP")]
+    found = [r for r in memory.ranges if role_of(r) in COPIED | LANES]
     return sorted(found, key=lambda r: (role_of(r) == "VECTOR", name_of(r)))
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.access import around
-from tinygrad.codegen.evaluate import COPIES, Evaluator
-from tinygrad.codegen.groups import COUNTED
+from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
@@ -23,11 +22,12 @@ from tinygrad.loops.layout import (
     size_of,
     term_of,
 )
+from tinygrad.loops.roles import LANES, WRITTEN_OUT
 from tinygrad.loops.together import BEFORE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-APART = (*COPIES, "TILE")
+APART = WRITTEN_OUT | {"TILE"}
 """Roles whose turns each have a state of their own; but a unit's state covers all turns of the TILE
 loops."""
 
@@ -45,7 +45,7 @@ class Accumulators:
         self.evaluator, self.node = evaluator, node
         self.value, self.factor, own = term_of(node), factor_of(node), own_ranges(node)
         self.unrolled = [r for r in own if role_of(r) == "UNROLL"]
-        self.outs = evaluator.copies_of(node.ranges, {}, COPIES if self.is_tiled else APART)
+        self.outs = evaluator.copies_of(node.ranges, {}, WRITTEN_OUT if self.is_tiled else APART)
         self.spread = evaluator.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
         self.keys: list[Copies] = [{**out, **turn} for out in self.outs for turn in self.spread]
         self.lanes = next((r for r in own if role_of(r) == "VECTOR"), None)
@@ -105,7 +105,7 @@ class Accumulators:
         """Binds each copy to its result: states, lanes, and lanes of a group are combined."""
         evaluator, node, own = self.evaluator, self.node, own_ranges(self.node)
         home = evaluator.home_of(node)
-        groups = [r for r in own if role_of(r) in COUNTED]
+        groups = [r for r in own if role_of(r) in LANES]
         each = self.states * len(self.spread)
         for i, out in enumerate(self.outs):
             states = results[each * i : each * (i + 1)]

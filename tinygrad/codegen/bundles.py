@@ -49,15 +49,10 @@ class Part:
         return [found[member.values] for member in self.members]
 
     def _tasks(self, values: Values) -> int:
-        ends = []
-        for end in self.phase.ends:
-            known = {}
-            for node in end.toposort():
-                if node.op is Ops.DEFINE_VAR:
-                    value = values[variable_number(node.arg[0])]
-                    if isinstance(value, int):
-                        known[node] = (value, value)
-            ends.append(bounds(end, known)[1])
+        below = (n for end in self.phase.ends for n in end.toposort())
+        given = {n: values[variable_number(n.arg[0])] for n in below if n.op is Ops.DEFINE_VAR}
+        known = {n: (value, value) for n, value in given.items() if isinstance(value, int)}
+        ends = [bounds(end, known)[1] for end in self.phase.ends]
         return int(max(1, min([self.phase.tasks[0], *ends])))
 
 

@@ -15,14 +15,13 @@ from itertools import pairwise
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
-from tinygrad.loops.nest import LANES
+from tinygrad.loops.roles import LANES, WRITTEN_OUT
 from tinygrad.simplify.affine import add, affine, build
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 _CARRIED = (Ops.STAGE, Ops.RUNNING)
-WRITTEN_OUT = ("UNROLL", "SPREAD")
 
 PAGE = 4096
 SHORT_TEXT = 64

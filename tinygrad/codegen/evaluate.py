@@ -4,7 +4,7 @@ for a value is placed in the innermost open scope that the value depends on, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
@@ -28,13 +28,11 @@ from tinygrad.loops.layout import (
     stays_in_registers,
 )
 from tinygrad.loops.rebuild import value_at
+from tinygrad.loops.roles import WRITTEN_OUT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 COMPARISONS = GroupOp.Comparison
-
-COPIES = ("UNROLL", "SPREAD")
-"""Roles whose turns are copies in the text, one after another."""
 
 
 class Evaluator:
@@ -52,7 +50,7 @@ class Evaluator:
         faults: dict[tuple[str, str], int],
         written: frozenset[UOp],
     ) -> None:
-        self.program = Program(target.native, bool(target.triple))
+        self.program = Program(target.native)
         self.target = target
         self.integers = Integers(self.program, self.data)
         self.access = Access(target, self.integers, self.evaluate, dict(slots))
@@ -85,18 +83,10 @@ class Evaluator:
             if lane is not None:
                 done[top] = lane
                 continue
-            missing = []
             is_undecided = top.op is Ops.WHERE and top.src[0] not in done
-            for source in self._needs(top, done):
-                if source not in done:
-                    found = self.recalled(source, copies)
-                    if found is None:
-                        missing.append(source)
-                    else:
-                        done[source] = found
-            if missing:
-                stack.extend(reversed(missing))
+            missing = self._missing(top, copies, done)
             if missing or is_undecided:
+                stack.extend(reversed(missing))
                 continue
             stack.pop()
             home = self.home_of(top)
@@ -105,6 +95,19 @@ class Evaluator:
             self.program.scope = outer
             home.memo[self.integers.key(top, copies)] = made
         return done[node]
+
+    def _missing(self, node: UOp, copies: Copies, done: dict[UOp, UOp]) -> list[UOp]:
+        """The sources of a node that must be emitted; what was emitted before goes to `done`."""
+        missing = []
+        for source in self._needs(node, done):
+            if source in done:
+                continue
+            found = self.recalled(source, copies)
+            if found is None:
+                missing.append(source)
+            else:
+                done[source] = found
+        return missing
 
     def data(self, node: UOp, copies: Copies) -> UOp:
         """A data value that an index depends on."""
@@ -133,13 +136,7 @@ class Evaluator:
         """The value of `node`, if it was emitted before."""
         if node.op is Ops.CONST:
             return node if not node.src else UOp.const(node.dtype, node.arg)
-        home, key = self.home_of(node), self.integers.key(node, copies)
-        found = home.memo.get(key)
-        if found is None and node.op is Ops.REDUCE:  # summed before a task's turns were separated
-            while found is None and home.parent is not None:
-                home = home.parent
-                found = home.memo.get(key)
-        return found
+        return self.home_of(node).memo.get(self.integers.key(node, copies))
 
     def _needs(self, node: UOp, done: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
         """The sources to emit first; addresses and indices handle theirs."""
@@ -236,7 +233,7 @@ class Evaluator:
     # ---- copies ----------------------------------------------------------------------------------
 
     def copies_of(
-        self, ranges: Iterable[UOp], copies: Copies, roles: Sequence[str] = COPIES
+        self, ranges: Iterable[UOp], copies: Copies, roles: Collection[str] = WRITTEN_OUT
     ) -> list[Copies]:
         """All turns of the loops among `ranges` with these roles that are not certainly cut off.
         The longest range is outermost, so that few operands are live at a time."""

@@ -115,8 +115,7 @@ class Expansion:
         if ahead is not None:
             ahead.first()
         counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
-        counting = self.integers.counting([loop], counter, item.low, item.high, item.guarded)
-        with counting, self.integers.freed(item.free):
+        with self.integers.counting([loop], counter, item.low, item.high, item.guarded):
             if ahead is None:
                 following = self._walk(item.items, carries, body)
             else:
@@ -133,8 +132,6 @@ class Expansion:
             end = self.program.smaller(end, self.integers.scalar(limit, {}))
         if item.ends:
             end = self._at_least(end, item.low + 1, item)
-        if item.fewer is not None:
-            end = self._fewer(*item.fewer, end)
         begin: Number = item.low
         if item.start is not None:  # clamped into the loop, so that there is a turn
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
@@ -151,12 +148,6 @@ class Expansion:
                     f"role of {name_of(outer)!r}: {inner!r}, which is run, ends where it says, so "
                     f"it can't be {kind}; legal is LOOP, or UNROLL for {inner!r} too"
                 )
-
-    def _fewer(self, task: UOp, turn: int, end: int, usual: Number) -> UOp:
-        """A loop's end, which differs in one turn of a task."""
-        is_there = self.program.test(Ops.CMPEQ, self.given[task], turn)
-        ends = (is_there, as_node(end), as_node(usual))
-        return self.program.add(Ops.WHERE, dtypes.index, ends)
 
     def _at_least(self, end: Number, least: int, item: Loop) -> Number:
         """Makes a loop take at least one turn."""

@@ -19,6 +19,7 @@ from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.loops.layout import OWN, fill_order, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import rebuild
+from tinygrad.loops.roles import LANES
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -28,9 +29,6 @@ MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GAT
 MOST_WARPS = 64
 """Up to so many warps, each lane combines the results of all; with more, they are combined by
 halves."""
-
-COUNTED = frozenset(("LANE", "GROUP"))
-"""Roles that a lane's number counts."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Block:
         for node in reversed(closers):  # from the stores down: readers come before what they read
             outer = [r for r in node.ranges if r in self.digits]
             loops = fill_order(node) if node.op is Ops.STAGE else own_ranges(node)
-            own = [r for r in reversed(loops) if role_of(r) in COUNTED]
+            own = [r for r in reversed(loops) if role_of(r) in LANES]
             if any(r not in self.digits for r in own):
                 self._place(own, outer)
         if self.size > max(1, target.group_limit):

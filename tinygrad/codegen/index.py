@@ -16,6 +16,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
 from tinygrad.loops.layout import name_of, role_of, size_of
+from tinygrad.loops.roles import COPIED
 from tinygrad.simplify.affine import add, affine
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
@@ -23,9 +24,6 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 Copies = Mapping[UOp, int]
 Terms = Mapping[UOp, int]
-
-COPIED = frozenset(("UNROLL", "SPREAD", "VECTOR", "TILE"))
-"""Roles whose turns are copies or lanes in the text."""
 
 INT32 = (-(2**31), 2**31 - 1)
 
@@ -50,7 +48,6 @@ class Integers:
         self.bound: dict[UOp, Binding] = {}
         self.lanes_of: dict[UOp, int] = {}  # the lanes that count a range; there may be too many
         self.along: UOp | None = None  # a range that is treated as a VECTOR at the moment
-        self._free: frozenset[UOp] = frozenset()  # limits that cut off nothing here
         self._homes: dict[UOp, Scope] = {}  # valid as long as the bindings are the same
         self._copied: dict[UOp, tuple[UOp, ...]] = {}
         self._forms: dict[UOp, tuple[Terms, int]] = {}
@@ -73,13 +70,6 @@ class Integers:
         yield
         self.bound = before
         self._homes.clear()
-
-    @contextlib.contextmanager
-    def freed(self, limits: frozenset[UOp]) -> Iterator[None]:
-        """A context in which these limits of loops cut off nothing, whatever bounds say."""
-        before, self._free = self._free, self._free | limits
-        yield
-        self._free = before
 
     def innermost(self) -> set[str]:
         """The names of the counters of the scope that is open."""
@@ -193,7 +183,8 @@ class Integers:
             parts.sort(key=lambda part: part[0])
         result: Number = 0
         for _, value, factor in parts:
-            result = self.program.integer(Ops.ADD, result, self.program.multiple(value, factor))
+            part = self.program.integer(Ops.MUL, value, factor)
+            result = self.program.integer(Ops.ADD, result, part)
         return self.program.integer(Ops.ADD, result, constant)
 
     def depth(self, value: UOp) -> int:
@@ -408,10 +399,7 @@ class Integers:
     def is_out(self, ranges: Iterable[UOp], copies: Copies) -> bool:
         """Whether bounds show that one of these copies is beyond its limits."""
         return any(
-            self.decided(inside, copies) is False
-            for loop in ranges
-            for inside in self.ends(loop)
-            if inside.src[1] not in self._free
+            self.decided(inside, copies) is False for loop in ranges for inside in self.ends(loop)
         )
 
     def valid(self, ranges: Iterable[UOp], copies: Copies) -> UOp | None:
@@ -426,8 +414,6 @@ class Integers:
             if binding is not None and role_of(loop) in ("LOOP", "ORDERED") and not binding.guarded:
                 continue
             for comparison in comparisons:
-                if comparison.src[1] in self._free:
-                    continue
                 mask = self.program.both(mask, self.compare(comparison, copies))
                 if is_off(mask):
                     return mask

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.codegen.access import around
 from tinygrad.codegen.clipping import Store
-from tinygrad.codegen.evaluate import COPIES, Evaluator
-from tinygrad.codegen.index import COPIED, Copies
+from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
-from tinygrad.codegen.tiles import MERGED
 from tinygrad.loops.layout import below_bits, option, role_of
+from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -44,7 +44,7 @@ class Put:
             evaluator.running = Running(node, evaluator.program, evaluator.combiner)
             self.running = evaluator.running
         self.in_order = node is None and _lanes_are_in_order(own, stores)
-        self.roles = (*COPIES, "VECTOR") if self.in_order else COPIES
+        self.roles = WRITTEN_OUT | {"VECTOR"} if self.in_order else WRITTEN_OUT
 
     def __call__(self, values: Values) -> Values:
         evaluator, running = self.evaluator, self.running

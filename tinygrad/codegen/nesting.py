@@ -4,7 +4,7 @@ turns get a copy of their own. `loops/nest` describes the tree and the one rule 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
@@ -23,8 +23,6 @@ from tinygrad.loops.layout import (
     stays_in_registers,
 )
 from tinygrad.loops.nest import (
-    LANES,
-    SEQUENTIAL,
     Branch,
     Copy,
     Fill,
@@ -37,12 +35,10 @@ from tinygrad.loops.nest import (
     Scope,
 )
 from tinygrad.loops.rebuild import value_at
+from tinygrad.loops.roles import LAUNCHED, SEQUENTIAL
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
-"""Roles whose counter the launch provides: there is no loop in the text."""
 
 MOST_COPIES = 24
 """The most static copies in a nest; beyond that, clipped turns are masked at run time."""
@@ -97,7 +93,6 @@ class NestBuilder:
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
         self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
-        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is separated further inside
         self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
@@ -239,46 +234,41 @@ class NestBuilder:
     # ---- loops -----------------------------------------------------------------------------------
 
     def _open(self, work: Work) -> None:
-        loops, values = work.loops, work.needs
-        due = self._due(loops, values)
-        if due is not None:
-            self._apart(due, lambda: self._open(work))
-            return
+        """Builds the first loop of some work, and everything inside."""
+        loops = work.loops
         work = self._forced(work)
         if not all(each.goes_along(loops) for each in work.before):
             for each in work.parts:
                 self._open(replace(each, before=()))
             return
-        values = work.needs
         if not loops:
-            self.into.append(Leaf(work.kind, self._unfilled(values)))
+            self.into.append(Leaf(work.kind, self._unfilled(work.needs)))
             return
-        loop, trip = loops[0], self.turns.trip(loops[0])
+        trip = self.turns.trip(loops[0])
         if trip.most <= 0:
             return
-        if role_of(loop) in BY_HARDWARE:
+        if role_of(loops[0]) in LAUNCHED:
             self._given(work, trip)
-            return
-        task = self._task_that_clips(loop, values)
-        if task is not None:
-            self._shared(task, work)
-            return
+        else:
+            self._run(work, trip)
+
+    def _run(self, work: Work, trip: Trip) -> None:
+        """A loop in the text. If its number of turns is known, it is cut where masks begin or end,
+        and a clipped last turn is a copy. So is a first turn that fills stages for the others."""
+        loop, values = work.loops[0], work.needs
         low, high, start = 0, trip.most - 1, self.turns.start(loop)
-        counted = not trip.ends and start is None  # the number of turns is known
+        is_counted = not trip.ends and start is None
         if start is None and self._first_turn_fills(loop, values):
             self._copy(work, 0, trip.guarded)
             low = 1
-        peeled = counted and low < high and self._last_turn_is_clipped(loop, low, high, values)
+        peeled = is_counted and low < high and self._last_turn_is_clipped(loop, low, high, values)
         last = high - peeled
-        if last == low and counted:
-            self._copy(work, low)
-        elif last >= low:
-            pieces = self._pieces(work, low, last) if counted else [(low, last)]
-            for begin, end in pieces:
-                if len(pieces) > 1 and begin == end:
-                    self._copy(work, begin)
-                    continue
-                scope = Loop(loop, begin, end, ends=trip.ends, start=start, guarded=trip.guarded)
+        for begin, end in self._pieces(work, low, last) if is_counted else [(low, last)]:
+            if is_counted and begin == end:
+                self._copy(work, begin)
+            elif begin <= end:
+                ends, guarded = trip.ends, trip.guarded
+                scope = Loop(loop, begin, end, ends=ends, start=start, guarded=guarded)
                 self._inside(scope, work)
         if peeled:
             self._copy(work, high)
@@ -293,23 +283,27 @@ class NestBuilder:
         return work
 
     def _given(self, work: Work, trip: Trip) -> None:
+        """A loop that the launch counts. Tasks that read something which others don't, or whose
+        last turn clips a loop inside, are arms of a branch."""
         loop, high = work.loops[0], size_of(work.loops[0]) - 1
-        is_task = role_of(loop) == "PARALLEL"
-        if is_task and not trip.ends and high == 0:
-            self._copy(work, 0)
-            return
-        pieces = self._pieces(work, 0, high) if is_task and not trip.ends else []
+        pieces = [(0, high)]
+        if role_of(loop) == "PARALLEL":
+            if not trip.ends:
+                pieces = self._pieces(work, 0, high)
+            if pieces == [(0, high)] and self._last_task_is_clipped(loop, high, work.needs):
+                pieces = [(0, high - 1), (high, high)]
         if len(pieces) > 1:
             self._cut(work, pieces)
-            return
-        may_wait = is_task and not self._masks_stores_only(work.needs)
-        if may_wait and self._last_turn_is_clipped(loop, 0, high, work.needs):
-            self.waiting[loop] = high
-        scope = Given(loop, 0, high)
-        self._inside(scope, work)
-        self.waiting.pop(loop, None)
-        if _is_told_apart(scope):
-            self.into[-1:] = scope.items
+        elif role_of(loop) == "PARALLEL" and high == 0 and not trip.ends:
+            self._copy(work, 0)
+        else:
+            self._inside(Given(loop, 0, high), work)
+
+    def _last_task_is_clipped(self, task: UOp, high: int, values: Sequence[UOp]) -> bool:
+        """Whether the last turn of a task gets a text of its own; not if all work runs on whole
+        pieces, and masks are for stores only."""
+        whole = any(option(stage, "whole") for stage in self._all_needed(values, Ops.STAGE))
+        return high > 0 and not whole and self._last_turn_is_clipped(task, 0, high, values)
 
     def _cut(self, work: Work, pieces: Sequence[Interval]) -> None:
         """A task runs the arm that it belongs to."""
@@ -347,105 +341,6 @@ class NestBuilder:
         else:
             self.bound[loop] = outer
 
-    # ---- tasks whose last turn is clipped --------------------------------------------------------
-
-    def _apart(self, task: UOp, fill: Callable[[], None]) -> None:
-        """One arm for the last turn of a task, and one for all others."""
-        high = self.waiting.pop(task)
-        rest, last = Given(task, 0, high - 1), Copy(task, high, high)
-        self.copies += 1
-        for arm in (rest, last):
-            with self._within(arm, task):
-                fill()
-        self.waiting[task] = high
-        self.into.append(Branch([rest, last]))
-
-    def _due(self, loops: Sequence[UOp], values: Sequence[UOp]) -> UOp | None:
-        """A task that must be separated now: a value that its last turn clips is about to be
-        computed, or sums would be carried through the branch."""
-        for task, high in self.waiting.items():
-            summed = {r for n in self._all_needed(values, Ops.REDUCE) for r in own_ranges(n)}
-            in_order = any(role_of(r) == "ORDERED" for r in loops)
-            for range_, limit in self._limits(task, values):
-                if in_order or not summed.isdisjoint((range_, *limit.ranges)):
-                    return task
-                inner = [r for r in limit.ranges if role_of(r) in SEQUENTIAL - LANES]
-                if role_of(range_) != "LOOP" and all(r in self.bound for r in inner):
-                    with self.turns.assuming({task: (0, high - 1)}):
-                        is_free = self.turns.is_free(range_, limit)
-                    if is_free and not self.turns.is_free(range_, limit):
-                        return task
-        return None
-
-    def _task_that_clips(self, loop: UOp, values: Sequence[UOp]) -> UOp | None:
-        """A waiting task whose last turn changes the number of turns of `loop`, or what the last
-        turn of `loop` clips."""
-        for task in self.waiting:
-            cut = any(task in end.ranges for end in loop.src[1:])
-            if cut or any(loop in limit.ranges for _, limit in self._limits(task, values)):
-                return task
-        return None
-
-    def _shared(self, task: UOp, work: Work) -> None:
-        """All turns of a task share one loop over the unclipped turns of its loop. Only the clipped
-        turn is emitted twice: for the last turn of the task and for the others."""
-        loop, values, high = work.loops[0], work.needs, self.waiting[task]
-        low = int(self._first_turn_fills(loop, values))
-        modes = ((0, high - 1), (high, high))
-        found = [self._whole_turns(task, mode, loop, low, values) for mode in modes]
-        whole, clipped = zip(*found, strict=True)
-        if min(whole) <= low:
-            self._apart(task, lambda: self._open(work))
-            return
-        if low:
-            self._copy(work, 0)
-        free = self._free_limits(task, loop, low, whole, values)
-        if max(whole) == low + 1:
-            self._copy(work, low)
-        else:
-            fewer = (task, high, whole[1]) if whole[0] != whole[1] else None
-            scope = Loop(loop, low, max(whole) - 1, fewer=fewer, free=frozenset(free))
-            with self.turns.assuming(free):
-                self._inside(scope, work)
-        if any(clipped):
-
-            def fill() -> None:
-                is_last = isinstance(self.here, Copy)
-                if clipped[is_last]:
-                    self._copy(work, whole[is_last])
-
-            self._apart(task, fill)
-        self._close(values)
-
-    def _whole_turns(
-        self, task: UOp, mode: Interval, loop: UOp, low: int, values: Sequence[UOp]
-    ) -> tuple[int, bool]:
-        """The number of turns of `loop`, from 0 on, without clipping, in these turns of a task; and
-        whether a clipped turn follows. 0 turns if the number isn't constant."""
-        with self.turns.assuming({task: mode}):
-            trip, start = self.turns.trip(loop), self.turns.start(loop)
-            if start is not None or trip.ends or trip.guarded or role_of(loop) == "ORDERED":
-                return 0, False
-            clipped = self._last_turn_is_clipped(loop, low, trip.most - 1, values)
-        return trip.most - clipped, clipped
-
-    def _free_limits(
-        self, task: UOp, loop: UOp, low: int, whole: Sequence[int], values: Sequence[UOp]
-    ) -> dict[UOp, Interval]:
-        """Limits that cut off nothing in the unclipped turns of a loop, and their intervals."""
-        high = self.waiting[task]
-        usual, last = ({task: (0, high - 1)}, {task: (high, high)})
-        free: dict[UOp, Interval] = {}
-        for range_, limit in (*self._limits(task, values), *self._limits(loop, values)):
-            found = []
-            for turns, count in ((usual, whole[0]), (last, whole[1])):
-                with self.turns.assuming({**turns, loop: (low, count - 1)}):
-                    found.append(bounds(limit, self.turns.known()))
-            least = min(lowest for lowest, _ in found)
-            if least >= size_of(range_):
-                free[limit] = least, max(highest for _, highest in found)
-        return free
-
     # ---- bounds ----------------------------------------------------------------------------------
 
     def _pieces(self, work: Work, low: int, high: int) -> list[Interval]:
@@ -472,11 +367,6 @@ class NestBuilder:
                 if bounds(limit, known)[0] >= size_of(range_):
                     return True
         return False
-
-    def _masks_stores_only(self, values: Sequence[UOp]) -> bool:
-        """Whether all work runs on whole pieces: then a copy for the last turn is not worth its
-        text."""
-        return any(option(stage, "whole") for stage in self._all_needed(values, Ops.STAGE))
 
     def _limits(self, loop: UOp, values: Sequence[UOp]) -> Iterable[tuple[UOp, UOp]]:
         for node in self._all_needed(values, Ops.RANGE):
@@ -537,12 +427,6 @@ class NestBuilder:
                 if not running:
                     self._filled_in(stage).done.add(stage)
                     self.closed.add(stage)
-
-
-def _is_told_apart(scope: Given) -> bool:
-    """Whether the turns of a task share nothing."""
-    first = scope.items[0] if len(scope.items) == 1 else None
-    return isinstance(first, Branch) and first.arms[0].loop is scope.loop
 
 
 def _stands_in(node: UOp) -> frozenset[UOp]:

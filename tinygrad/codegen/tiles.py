@@ -27,13 +27,11 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
+from tinygrad.loops.roles import MERGED
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 Loops = tuple[UOp, ...]
-
-MERGED = frozenset(("TILE", "VECTOR"))
-"""Roles of the loops that such a vector runs over."""
 
 
 class Owner(Protocol):

@@ -3,8 +3,6 @@ how often a further loop turns inside them."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tinygrad.loops.layout import name_of, size_of
@@ -19,9 +17,9 @@ from tinygrad.uop.op import Ops
 
 @dataclass(frozen=True)
 class Trip:
-    """The number of turns of a loop: the least of `most` and `ends`, but at least `least`."""
+    """The number of turns of a loop: the least of `most` and `ends`. `guarded`: its one turn may be
+    one too many."""
 
-    least: int
     most: int
     ends: tuple[UOp, ...]
     guarded: bool = False
@@ -34,20 +32,10 @@ class Turns:
         self.bound: dict[UOp, Scope] = {}
         self.trims = ends_of(kernel, "trim")
         self.starts = ends_of(kernel, "start")
-        self._facts: dict[UOp, Interval] = {}
 
     def known(self) -> dict[UOp, Interval]:
-        """The intervals of the open loops' counters, and of other expressions that are known."""
-        counters = {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
-        return {**counters, **self._facts}
-
-    @contextlib.contextmanager
-    def assuming(self, facts: Mapping[UOp, Interval]) -> Iterator[None]:
-        """A context in which counters and limits lie in these intervals."""
-        before = self._facts
-        self._facts = {**before, **facts}
-        yield
-        self._facts = before
+        """The intervals of the open loops' counters."""
+        return {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
 
     def trip(self, loop: UOp) -> Trip:
         """How often `loop` turns."""
@@ -60,9 +48,9 @@ class Turns:
         least = min(low for low, _ in ends.values())
         most = min(high for _, high in ends.values())
         if least == most:
-            return Trip(least, most, ())
+            return Trip(most, ())
         kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
-        return Trip(least, most, kept, guarded)
+        return Trip(most, kept, guarded)
 
     def _may_begin_beyond(self, loop: UOp, limit: UOp) -> bool:
         """Whether the one turn that a loop always takes may lie beyond this limit."""
@@ -100,7 +88,3 @@ class Turns:
             elif coefficient > 0:
                 return None
         return total, factor
-
-    def is_free(self, range_: UOp, limit: UOp) -> bool:
-        """Whether the limit cuts off nothing."""
-        return bool(bounds(limit, self.known())[0] >= size_of(range_))

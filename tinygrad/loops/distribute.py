@@ -44,6 +44,10 @@ def distribute(
     >>> cut = tensorise(product(16, 8, 16, dtypes.bfloat16), "k", 0, "mma.bf16")
     >>> cut = split(split(cut, "m", 8, "g", "UNROLL", "LANE"), "n", 2, "e", "LANE", "VECTOR")
     >>> cut = split(split(cut, "k", 8, "t", "TILE"), "t", 2, "p", "LOOP", "VECTOR")
+    >>> draw(cut)
+    wmma mma.bf16
+    reduce add: k:2 TILE, t:4, p:2 VECTOR
+    store: m:2 UNROLL, g:8 LANE, n:4 LANE, e:2 VECTOR
     >>> draw(distribute(cut, ("m", "g"), ("n", "e"), ("k", "t", "p"), "mma.bf16"))
     wmma mma.bf16
     reduce add: k:2 TILE, p:2 VECTOR

@@ -4,6 +4,7 @@ no part."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from tinygrad.base.settings import NOOPT
@@ -53,13 +54,6 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     """The scheduled kernel, and the recipe that produced it."""
     if NOOPT:
         return kernel, ()
-    plan = _planned(kernel, target)
-    if plan.halves_are_less:
-        plan = _planned(kernel, target.halved())
-    return plan.kernel, plan.recipe
-
-
-def _planned(kernel: UOp, target: Target) -> Plan:
     plan = Plan(kernel, target)
     plan.do("drop_single")
     if target.has_groups:
@@ -71,7 +65,7 @@ def _planned(kernel: UOp, target: Target) -> Plan:
         _ordered(plan)
     else:
         _vectors(plan)
-    return plan
+    return plan.kernel, plan.recipe
 
 
 def _vectors(plan: Plan) -> None:
@@ -235,19 +229,24 @@ def take_apart(plan: Plan) -> None:
     side. If one operand uses the quotient and the other the remainder, each gets its own loop."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
-        outer = name_of(loop)
-        inner = plan.split(outer, divisor, outer + "g")
-        for first, second in _pairs(plan):
-            rest = [n for n in plan.names_in("store") if n != inner]
-            if len(rest) == len(plan.nest("store").loops):
-                continue  # a sum's loop: its parts are next to each other
-            if inner in names(first.ranges & second.ranges):
-                plan.do("order", "store", (inner, *rest))
-            for one, other in ((first, second), (second, first)):
-                sees = {name_of(r) for r in one.ranges}, {name_of(r) for r in other.ranges}
-                if outer in sees[0] - sees[1] and inner in sees[1] - sees[0]:
-                    at = min(i for i, n in enumerate(rest) if n == outer or n in sees[1] - sees[0])
-                    plan.do("order", "store", (*rest[:at], inner, *rest[at:]))
+        inner = plan.split(name_of(loop), divisor, name_of(loop) + "g")
+        for pair in _pairs(plan):
+            _move_apart(plan, name_of(loop), inner, pair)
+
+
+def _move_apart(plan: Plan, outer: str, inner: str, pair: tuple[UOp, UOp]) -> None:
+    """Moves the inner loop outside of all others if both operands use it; if one uses only the
+    outer loop and the other only the inner one, beside the loops of its own operand."""
+    rest = [n for n in plan.names_in("store") if n != inner]
+    if len(rest) == len(plan.nest("store").loops):
+        return  # a sum's loop: its parts are next to each other
+    if inner in names(pair[0].ranges & pair[1].ranges):
+        plan.do("order", "store", (inner, *rest))
+    for one, other in (pair, pair[::-1]):
+        first, second = ({name_of(r) for r in operand.ranges} for operand in (one, other))
+        if outer in first - second and inner in second - first:
+            at = min(i for i, n in enumerate(rest) if n == outer or n in second - first)
+            plan.do("order", "store", (*rest[:at], inner, *rest[at:]))
 
 
 def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
@@ -307,18 +306,11 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
     """Whether p = outer*size + inner can replace both loops in every use.
 
     In a kernel that reduces, guards may use the quotient of p: convolutions merge their pixels,
-    because packing works best with a masked vector over merged pixels. If rows of pixels are
-    shorter than a vector, addresses may use it, too. If rows are not a whole number of vectors, or
-    few, the addresses of packed operands may.
+    because packing works best with a masked vector over merged pixels. Some addresses may use it,
+    too (`_may_divide`).
     """
-    width, pair = size_of(inner), {outer, inner}
-    reduces = bool(plan.sums)
-    short = reduces and closer.op is Ops.STORE and inner is own_ranges(closer)[-1]
-    short = short and (2 * width <= plan.lanes or bool(contractions(plan, plan.nest("store"))))
-    packed, planes = frozenset[UOp](), _planes(plan, closer)
-    if short and width >= plan.lanes:
-        short = width % plan.lanes > 0 or width < 4 * plan.lanes
-        packed = _packed(plan) if short else packed
+    pair, planes = {outer, inner}, _planes(plan, closer)
+    dividing = _may_divide(plan, closer, inner)
     for node in plan.nodes:
         found = pair & node.ranges
         if node.op is Ops.RANGE and node not in pair and found:
@@ -329,16 +321,34 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             return False
         if not found or is_index(node):
             continue
-        if node.op is Ops.INDEX and not linear(flat_offset(node), outer, inner):
-            if not short or (width >= plan.lanes and node not in packed):
+        if node.op is Ops.INDEX:
+            if node not in dividing and not linear(flat_offset(node), outer, inner):
                 return False
-        elif node.op in _COMPARES or node.op is Ops.CAST:
-            may_divide = reduces and node.op in _COMPARES and outer not in planes
-            may_divide = may_divide and not _bounds_another(plan, node, pair)
-            uses = [s for s in node.src if is_index(s)]
-            if not may_divide and not all(linear(s, outer, inner) for s in uses):
+        elif node.op in _COMPARES and plan.sums and outer not in planes:
+            if _bounds_another(plan, node, pair) and not _goes_through(node, outer, inner):
                 return False
+        elif node.op in (*_COMPARES, Ops.CAST) and not _goes_through(node, outer, inner):
+            return False
     return True
+
+
+def _goes_through(node: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether the indices among a node's sources step through both loops as through one."""
+    return all(linear(s, outer, inner) for s in node.src if is_index(s))
+
+
+def _may_divide(plan: Plan, closer: UOp, inner: UOp) -> Container[UOp]:
+    """The reads whose addresses may use the quotient of a merged loop: all, if rows of pixels are
+    shorter than a vector; if rows are not a whole number of vectors, or few, those of operands that
+    products pack."""
+    width, lanes = size_of(inner), plan.lanes
+    if not plan.sums or closer.op is not Ops.STORE or inner is not own_ranges(closer)[-1]:
+        return ()
+    if 2 * width > lanes and not contractions(plan, plan.nest("store")):
+        return ()
+    if width < lanes:
+        return frozenset(plan.nodes)
+    return _packed(plan) if width % lanes or width < 4 * lanes else ()
 
 
 def _planes(plan: Plan, closer: UOp) -> list[UOp]:

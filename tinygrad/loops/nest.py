@@ -17,14 +17,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-SEQUENTIAL = frozenset(("LOOP", "ORDERED", "PARALLEL", "LANE", "GROUP"))
-"""Roles whose counter has one value at a time; the others are copies in the text."""
-
-LANES = frozenset(("LANE", "GROUP"))
-"""Roles whose turns run side by side: if some turns are cut off, they are masked."""
 
 
 @dataclass(eq=False)
@@ -49,14 +44,11 @@ class Scope(Item):
 class Loop(Scope):
     """A loop. It runs from `low`, or from `start` if that is later, to the least of `ends`
     (expressions) and high + 1, and takes at least one turn. `guarded`: this one turn may be one too
-    many, and then must have no effect. `fewer`: (task, its turn, end): in that turn of the task the
-    loop has another end. Inside, the limits `free` cut off nothing."""
+    many, and then must have no effect."""
 
     ends: tuple[UOp, ...] = ()
     start: UOp | None = None
     guarded: bool = False
-    fewer: tuple[UOp, int, int] | None = None
-    free: frozenset[UOp] = frozenset()
 
 
 @dataclass(eq=False)
@@ -158,10 +150,6 @@ def _title(item: Item) -> str:
         ends = ", ".join([str(item.high + 1), *map(expression, item.ends)])
         low = str(item.low) if item.start is None else f"max({item.low}, {expression(item.start)})"
         return f"for {name} in {low}..{f'min({ends})' if item.ends else ends}"
-    if isinstance(item, Loop) and item.fewer is not None:
-        task, turn, end = item.fewer
-        other = f"({end} if {name_of(task)} = {turn} else {item.high + 1})"
-        return f"for {name} in {item.low}..{other}"
     word = {"PARALLEL": ", tasks", "LANE": ", lanes", "GROUP": ", lanes"}
     return f"for {name} in {item.low}..{item.high + 1}{word.get(role_of(_loop(item)), '')}"
 

@@ -4,6 +4,7 @@ the heuristics ask about it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,16 +64,12 @@ class Nest:
     is_top: bool = True
 
 
-Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
-
-
 @dataclass
 class Plan:
     """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task.
     `edges`: loops whose turn decides where a sum begins and ends, such as the loop over pixels near
     a border. `planes`: loops over planes of pixels, whose turn decides whether whole taps are
-    border. `added`: stages that accumulate the results of blocks of rows. `halves_are_less`: its
-    products would be faster with vectors of half the size."""
+    border. `added`: stages that accumulate the results of blocks of rows."""
 
     kernel: UOp
     target: Target
@@ -84,9 +81,13 @@ class Plan:
     kept: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     lanes: int = 1
-    halves_are_less: bool = False
 
     def __post_init__(self) -> None:
+        self.lanes = lanes_for(self.kernel, self.target)
+
+    def take_half_vectors(self) -> None:
+        """All further vectors have half of the size."""
+        self.target = self.target.halved()
         self.lanes = lanes_for(self.kernel, self.target)
 
     def do(self, primitive: str, *args: Any) -> None:
@@ -127,13 +128,13 @@ class Plan:
         for loop in loops:
             self.do("role", loop, role)
 
-    def mark(self) -> Mark:
-        """The state that steps change, for `back_to`."""
-        return self.kernel, self.recipe, self.blocked, self.block_rows, self.kept
+    def mark(self) -> Plan:
+        """The plan as it is now, for `back_to`."""
+        return copy(self)
 
-    def back_to(self, mark: Mark) -> None:
-        """Restores the state of a mark."""
-        self.kernel, self.recipe, self.blocked, self.block_rows, self.kept = mark
+    def back_to(self, mark: Plan) -> None:
+        """Undoes everything since the mark."""
+        self.__dict__.update(mark.__dict__)
 
     # ---- names -----------------------------------------------------------------------------------
 

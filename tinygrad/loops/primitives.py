@@ -40,6 +40,7 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
+from tinygrad.loops.roles import ROLES
 from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted
@@ -48,18 +49,6 @@ from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-ROLES: dict[str, frozenset[Ops]] = {
-    "LOOP": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "PARALLEL": frozenset((Ops.STORE, Ops.STAGE)),
-    "LANE": frozenset((Ops.STORE, Ops.STAGE)),
-    "VECTOR": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "UNROLL": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "TILE": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
-    "SPREAD": frozenset((Ops.REDUCE,)),
-    "GROUP": frozenset((Ops.REDUCE,)),
-}
-"""Which nodes may close a loop of each role. ORDERED is given by the scheduler and stays."""
 
 MEMORIES = ("GLOBAL", "LOCAL", "REG")
 LARGEST_VECTOR, LARGEST_UNROLL = 64, 64
@@ -189,7 +178,7 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
 def role(kernel: UOp, name: str, new: str) -> UOp:
     """Changes how a loop is run: as tasks, as the lanes of a vector, as copies in the text, ...
 
-    Requires: the node that closes the loop allows this role (ROLES); VECTOR and UNROLL are static
+    Requires: the node that closes the loop allows this role (`roles`); VECTOR and UNROLL are static
     and small (LARGEST_VECTOR, LARGEST_UNROLL). When code is emitted, no LOOP may have a limit that
     depends on one of these; an UNROLL or a VECTOR may.
 
@@ -216,12 +205,13 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
     if new == "ORDERED" == role_of(loop):
         return
     if new not in ROLES:
-        raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {', '.join(ROLES)}")
+        known = ", ".join(role for role, row in ROLES.items() if row.closers)
+        raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {known}")
     if new == "LOOP":
         return
     for owner in owners_of(kernel, loop):
-        if owner.op not in ROLES[new]:
-            legal = ", ".join(r for r, ops in ROLES.items() if owner.op in ops)
+        if owner.op not in ROLES[new].closers:
+            legal = ", ".join(r for r, row in ROLES.items() if owner.op in row.closers)
             raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
         if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
             raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")
@@ -424,6 +414,10 @@ def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
         name[k, n] at n + 8*k        becomes, with extra = 4        name[k, n] at n + 12*k
 
     >>> staged = stage(product(4, 8, 16), (0, 1, 0, 1), ("k", "n"), "pb")
+    >>> draw(staged)
+    pb LOCAL: pb.k:16, pb.n:8
+    reduce add: k:16
+    store: m:4, n:8
     >>> draw(pad(staged, "pb", "pb.k", 4))
     pb LOCAL pad=(('pb.k', 4),): pb.k:16, pb.n:8
     reduce add: k:16
@@ -531,6 +525,9 @@ def prefetch(kernel: UOp, name: str, turns: int, *inside: str) -> UOp:
 
         for k: x(k)        becomes        for k: ask for x(k + turns); x(k)
 
+    >>> draw(product(4, 8, 16))
+    reduce add: k:16
+    store: m:4, n:8
     >>> draw(prefetch(product(4, 8, 16), "k", 4))
     reduce add: k:16
     store: m:4, n:8
@@ -572,6 +569,8 @@ def stream(kernel: UOp) -> UOp:
 
         for i: store out[i]        becomes        for i: store out[i], not into the cache
 
+    >>> draw(scaled(4, 8))
+    store: i:4, j:8
     >>> draw(stream(scaled(4, 8)))
     store nontemporal: i:4, j:8
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import ceil
 from typing import NamedTuple
 
@@ -60,10 +61,6 @@ PART_OF_A_LINE = 1.0
 """Cycles for each vector that is read where it lies and shares its line with the next tile's, since
 the line may have to be loaded again."""
 
-HALVES = 0.85
-"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
-as many instructions."""
-
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
@@ -98,11 +95,16 @@ class Product:
     is_multiplied: bool = True  # a sum of plain products, as a matrix unit computes it
 
 
-def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
-    """The two factors if a REDUCE sums products, else None."""
-    value = reduction.src[0]
+def below_casts(value: UOp) -> UOp:
+    """A value without its casts."""
     while value.op is Ops.CAST:
         value = value.src[0]
+    return value
+
+
+def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
+    """The two factors if a REDUCE sums products, else None."""
+    value = below_casts(reduction.src[0])
     if reduction.arg != "add" or value.op not in (Ops.MUL, Ops.WMMA):
         return None
     first, second = value.src
@@ -180,44 +182,29 @@ def best_tile(
     beside each other in a panel, so one that is no whole number of cache lines shares a line with
     the next."""
     vectors = ceil(columns / lanes)
-    best: Tile | None = None
+
     in_lanes = masked and target.registers <= FEW_REGISTERS
-    for v in range(1, MOST_VECTORS + 1):
-        for m in range(1, most + 1):
-            if m * v + v + 1 > target.registers:
-                continue
-            spilt = in_lanes and m * v + 2 * v + 1 > target.registers
-            loads, cost = SPILT_MASK if spilt else 1, 0.0
-            for count, width in ((vectors // v, v), (1, vectors % v)):
-                for times, height in ((rows // m, m), (1, rows % m)):
-                    if width and height:
-                        cost += count * times * _cycles(target, height, width, loads)
-            cost += MASK * in_lanes * vectors * ceil(rows / m)
-            cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
-            if rows > m:
-                cost += vectors  # packing: one more store for each vector and turn
-            elif lanes > 1 and v * target.vector < target.cache_line:
-                cost += vectors * PART_OF_A_LINE
-            if beside and v * target.vector % target.cache_line:
-                cost += PART_OF_A_LINE * ceil(vectors / v) * ceil(rows / m)
-            if v & (v - 1):
-                cost *= 1 + POWER_OF_TWO_PANELS
-            if best is None or cost < best.cycles - 1e-9:
-                best = Tile(cost, m, v * lanes)
-    assert best is not None, "a machine with two vector registers has a tile"
-    return best
 
+    def cycles(m: int, v: int) -> float:
+        spilt = in_lanes and m * v + 2 * v + 1 > target.registers
+        loads, cost = SPILT_MASK if spilt else 1, MASK * in_lanes * vectors * ceil(rows / m)
+        for count, width in ((vectors // v, v), (1, vectors % v)):
+            for times, height in ((rows // m, m), (1, rows % m)):
+                if width and height:
+                    cost += count * times * _cycles(target, height, width, loads)
+        cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
+        if rows > m:
+            cost += vectors  # packing: one more store for each vector and turn
+        elif lanes > 1 and v * target.vector < target.cache_line:
+            cost += vectors * PART_OF_A_LINE
+        if beside and v * target.vector % target.cache_line:
+            cost += PART_OF_A_LINE * ceil(vectors / v) * ceil(rows / m)
+        return cost * (1 + POWER_OF_TWO_PANELS) if v & (v - 1) else cost
 
-def halves_are_less(target: Target, rows: int, columns: int, itemsize: int) -> bool:
-    """Whether a processor that computes one of its widest vectors at a time, or two of half the
-    size, is faster with these, because much of the last wide vector would be empty."""
-    if target.fma_ports > 1:
-        return False
-    whole, half = (
-        best_tile(each, rows, columns, each.lanes(itemsize)).cycles
-        for each in (target, target.halved())
-    )
-    return half < HALVES * whole
+    sizes = product(range(1, MOST_VECTORS + 1), range(1, most + 1))
+    fitting = [(v, m) for v, m in sizes if m * v + v + 1 <= target.registers]
+    tiles = [Tile(cycles(m, v), m, v * lanes) for v, m in fitting]
+    return min(tiles, key=lambda tile: round(tile.cycles, 9))
 
 
 def _addresses(height: int, run: int) -> int:

@@ -31,11 +31,8 @@ Hook = Callable[[UOp], UOp | None]
 _ARITHMETIC = GroupOp.ALU | {Ops.CAST}
 
 
-def rebuild(
-    root: UOp, loops: Mapping[UOp, Replacement] | None = None, hook: Hook | None = None
-) -> UOp:
+def rebuild(root: UOp, loops: Mapping[UOp, Replacement], hook: Hook | None = None) -> UOp:
     """`root` with `loops` replaced; `hook` may replace any other node."""
-    loops = loops or {}
     done: dict[UOp, UOp] = {}
     for node in nodes_of(root):
         if node in loops:

@@ -122,17 +122,11 @@ def neighbours(recipe: Recipe) -> Iterator[Recipe]:
     """Recipes that differ in one step; the changes of all steps take turns."""
 
     def at(position: int) -> Iterator[Recipe]:
-        for changed in changes(recipe[position]):
+        step = recipe[position]
+        for changed in CHANGES[step[0]](step) if step[0] in CHANGES else ():
             yield (*recipe[:position], *changed, *recipe[position + 1 :])
 
     yield from alternate([at(position) for position in range(len(recipe))])
-
-
-def changes(step: Step) -> Iterator[tuple[Step, ...]]:
-    """The alternatives to a step: other steps, or none."""
-    change = CHANGES.get(step[0])
-    if change is not None:
-        yield from change(step)
 
 
 def _other_sizes(step: Step) -> Iterator[tuple[Step, ...]]:

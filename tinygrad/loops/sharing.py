@@ -21,7 +21,7 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import factors_of, register_tile, those_in
+from tinygrad.loops.products import below_casts, factors_of, register_tile, those_in
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.trims import bounded
 from tinygrad.uop.node import UOp
@@ -226,7 +226,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     products: list[tuple[UOp, UOp]] = []
     for node in plan.sums:
         pair = factors_of(node)
-        if pair is not None and (node in made or forms & {*pair, *map(_before_casts, pair)}):
+        if pair is not None and (node in made or forms & {*pair, *map(below_casts, pair)}):
             products.append(pair)
     if not products:
         return None
@@ -243,12 +243,6 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         if not all(q in side.ranges for pair in products for side in pair)
     ]
     return rows[-1] if rows else None
-
-
-def _before_casts(factor: UOp) -> UOp:
-    while factor.op is Ops.CAST:
-        factor = factor.src[0]
-    return factor
 
 
 def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:

@@ -27,6 +27,9 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     becomes
         for k:80: s += where(k < 77, a(k), 0) * where(k < 77, b(k), 0)
 
+    >>> draw(product(4, 8, 77))
+    reduce add: k:77
+    store: m:4, n:8
     >>> draw(extend(product(4, 8, 77), "k", 16))
     reduce add: k:80
     store: m:4, n:8
@@ -70,7 +73,12 @@ def complete(kernel: UOp, name: str) -> UOp:
     >>> from tinygrad.loops.drawing import draw, product
     >>> from tinygrad.loops.primitives import stage
     >>> cut = split(product(4, 20, 32), "n", 16, "ni")
-    >>> draw(complete(stage(cut, (0, 1, 0, 1), ("k", "ni"), "pb"), "pb"))
+    >>> staged = stage(cut, (0, 1, 0, 1), ("k", "ni"), "pb")
+    >>> draw(staged)
+    pb LOCAL: pb.k:32, pb.ni:16<((n*-16) + 20)
+    reduce add: k:32
+    store: m:4, n:2, ni:16<((n*-16) + 20)
+    >>> draw(complete(staged, "pb"))
     pb LOCAL whole=True: pb.k:32, pb.ni:16
     reduce add: k:32
     store: m:4, n:2, ni:16<((n*-16) + 20)
@@ -148,6 +156,9 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
         s += cast(a(m, k, kp)) * cast(b(k, n, kp))   becomes   s += wmma(bits(a), bits(b))
 
     >>> cut = split(product(4, 16, 32, dtypes.bfloat16), "k", 2, "kp", "LOOP", "TILE")
+    >>> draw(cut)
+    reduce add: k:16, kp:2 TILE
+    store: m:4, n:16
     >>> draw(tensorise(cut, "kp", 0, "vdpbf16ps"))
     wmma vdpbf16ps
     reduce add: k:16, kp:2 TILE

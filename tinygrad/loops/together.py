@@ -76,6 +76,9 @@ def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
         for k: s += x(k)        becomes        for k2: s += x(k2)
 
     >>> from tinygrad.loops.drawing import draw, product
+    >>> draw(product(4, 8, 16))
+    reduce add: k:16
+    store: m:4, n:8
     >>> draw(own_loop(product(4, 8, 16), (0, 1), "k2"))
     reduce add: k2:16
     store: m:4, n:8
@@ -102,7 +105,11 @@ def across(kernel: UOp, name: str, lane: str) -> UOp:
 
     >>> from tinygrad.loops.drawing import draw, shares
     >>> from tinygrad.loops.primitives import role
-    >>> draw(across(role(shares(4, 8), "j", "LANE"), "j1", "j"))
+    >>> lanes = role(shares(4, 8), "j", "LANE")
+    >>> draw(lanes)
+    reduce add: j1:8
+    store: i:4, j:8 LANE
+    >>> draw(across(lanes, "j1", "j"))
     reduce add: j:8 LANE
     store: i:4, j:8 LANE
     """

@@ -11,7 +11,7 @@ row that is masked throughout, the maximum is that number, and all weights of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -30,8 +30,8 @@ from tinygrad.loops.layout import (
     size_of,
     sums_of,
 )
-from tinygrad.loops.nest import SEQUENTIAL
 from tinygrad.loops.rebuild import value_at
+from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.node import UOp
@@ -87,29 +87,36 @@ def _at(bound: Stop, outer: dict[str, int]) -> int:
 
 def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     nodes = nodes_of(kernel)
-    stops: dict[UOp, Stop] = {}
     adding = [(node, node.arg, node.src[0]) for node in sums_of(nodes)]
     adding += [(n, n.src[0].arg, _taken_in(n)) for n in nodes if accumulates(n)]
-    for node, monoid, term in adding:
-        if monoid in IDENTITY:
-            for guard in _guards(term, IDENTITY[monoid]):
-                for loop in own_ranges(node):
-                    if (found := _bound(guard, loop, outer, end)) is not None:
-                        stops[loop] = found
-    wanted = {  # for each loop of a stage the indices at which it is read; readers come first
+    stops = {
+        loop: found
+        for node, monoid, term in adding
+        for guard in (_guards(term, IDENTITY[monoid]) if monoid in IDENTITY else ())
+        for loop in own_ranges(node)
+        if (found := _bound(guard, loop, outer, end)) is not None
+    }
+    if stops:
+        _bound_fills(nodes, stops)
+    return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
+
+
+def _bound_fills(nodes: Sequence[UOp], stops: dict[UOp, Stop]) -> None:
+    """Adds the bounds of stages that are filled as far as they are read. If the first reader fills
+    a stage, it must go as far as all others: else it gets no bound."""
+    read_at = {  # for each loop of a stage the indices at which it is read; readers come first
         loop: [indices(n)[position] for n in reads_of(nodes) if n.src[0] is node]
-        for node in (reversed(nodes) if stops else ())
+        for node in reversed(nodes)
         if node.op is Ops.STAGE
         for position, loop in enumerate(own_ranges(node))
     }
-    filling = [wanted[r] for n in nodes if stops and fills_itself(n) for r in own_ranges(n)]
+    filling = [read_at[r] for n in nodes if fills_itself(n) for r in own_ranges(n)]
     while apart := {r for rs in filling if len({*map(stops.get, rs)}) > 1 for r in rs} & {*stops}:
-        for loop in apart:  # the first reader fills the stage, as far as all read
+        for loop in apart:
             del stops[loop]
-    for loop, readers in wanted.items():
+    for loop, readers in read_at.items():
         if len({*map(stops.get, readers)}) == 1 and readers[0] in stops:
             stops[loop] = stops[readers[0]]
-    return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
 def _taken_in(stage: UOp) -> UOp:

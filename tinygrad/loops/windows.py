@@ -90,21 +90,26 @@ def pairs_of(
     found: list[tuple[Pair, UOp, UOp]] = []
     for tap in taps:
         for position in (r for r in own if size_of(r) >= size_of(tap) + more):
-            steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
-            for one, other in steps:
-                if not one or not other or one < 1:
-                    continue
-                each, apart = one // gcd(one, other), other // gcd(one, other)
-                moved = over_sums(window, position, each, tap, apart, name_of(position))
-                if moved and max(each, abs(apart)) < size_of(tap if abs(apart) == 1 else position):
-                    window, counter = moved
-                    found.append(((name_of(position), each, name_of(tap), apart), window, counter))
-                    break
+            if (made := _pair_of(window, position, tap)) is not None:
+                found.append(made)
+                window = made[1]
     return found
 
 
+def _pair_of(window: UOp, position: UOp, tap: UOp) -> tuple[Pair, UOp, UOp] | None:
+    """These two loops as a pair, if the value depends on them only by a sum."""
+    for one, other in {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}:
+        if not one or not other or one < 1:
+            continue
+        each, apart = one // gcd(one, other), other // gcd(one, other)
+        moved = over_sums(window, position, each, tap, apart, name_of(position))
+        if moved and max(each, abs(apart)) < size_of(tap if abs(apart) == 1 else position):
+            return ((name_of(position), each, name_of(tap), apart), *moved)
+    return None
+
+
 def over_sums(
-    value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str = "sum"
+    value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str
 ) -> tuple[UOp, UOp] | None:
     """`value` in terms of a counter of the sums instead of the two loops, and the counter. None if
     the value depends on the loops otherwise, or if some number in between is not a sum: nothing

@@ -31,7 +31,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import COPIES, Nest, Plan, names
+from tinygrad.loops.plan import COPIES, Plan, names
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
@@ -218,7 +218,8 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
         return _along_as_it_is(plan, turn, other, own)
     row = [nest.loops[-1]]
     for inner, outer in pairwise(reversed(nest.loops)):
-        if outer not in turn.taps or not _is_written_as_one(nest, outer, inner):
+        as_one = all(linear(flat_offset(write), outer, inner) for write in nest.writes)
+        if outer not in turn.taps or not as_one:
             break
         row.append(outer)  # they will be one loop
     is_row = all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row))
@@ -232,10 +233,6 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     if stays:
         return depth * tiles
     return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
-
-
-def _is_written_as_one(nest: Nest, outer: UOp, inner: UOp) -> bool:
-    return all(linear(flat_offset(write), outer, inner) for write in nest.writes)
 
 
 def _along_as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:

@@ -31,6 +31,7 @@ from tinygrad.loops.products import (
     SETS,
     SUMS,
     Product,
+    best_tile,
     contractions,
     finish_in_memory,
     in_one_word,
@@ -39,11 +40,12 @@ from tinygrad.loops.products import (
     side_of,
     tensorised,
     those_in,
+    unit_of,
     whole_sum,
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_nest, memory_run
+from tinygrad.loops.vectors.panels import fill_nest
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -86,6 +88,10 @@ prefetcher."""
 FEW_PANELS = 4
 """So many panels read rows of which each tile uses a part of a line at less cost than a copy."""
 
+HALVES = 0.85
+"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
+as many instructions."""
+
 SMALL_GAP = 16
 """So few omitted elements don't interrupt a run, if runs are longer."""
 
@@ -112,37 +118,19 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
 
 
 def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
+    """Tiles in registers: the operands are laid out, then the loops of the sums and of the tile are
+    split and ordered, and what a tile leaves is finished."""
+    if _halves_are_less(plan, nest, products):
+        plan.take_half_vectors()
     tiling = Tiling(plan, nest, products)
     if not tiling.stretch:
         products = [tensorised(plan, tiling.n_in, one) for one in products]
-    plan.halves_are_less |= tiling.halves_are_less and not any(one.depth for one in products)
     if len(products) == 1:
         products = [_block_panel(plan, tiling, products[0])]
-    for number, one in enumerate(products):
-        _lay_out_rows(plan, tiling, one)
-        products[number] = _taps_outside(plan, tiling, one)
-        layout = _panel_order(plan, tiling, one, products[number].loops)
-        _lay_out_columns(plan, tiling, replace(one, loops=layout))
-    for inner, one in {name_of(one.inner): one for one in products}.items():
-        rows = _operand(plan, tiling, one, along_columns=False)
-        if is_window(rows) and _meet(rows, plan.loops[inner], plan.loops[tiling.m_copies]):
-            pass  # a row at the next turn is another row at this one: copies would share all loads
-        elif size_of(one.inner) <= SHORT_LOOP:
-            plan.do("role", inner, "UNROLL")
-        else:
-            plan.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
-    tiles: tuple[str, ...] = ()
-    if tiling.panel > tiling.width:
-        tiling.n_copies = plan.split(tiling.n_in, tiling.width, tiling.n + "t")
-        tiles = (tiling.n_in,)
-    lanes, wanted = plan.lanes, tiling.n + "v"
-    tiling.n_lanes = plan.split(tiling.n_copies, lanes, wanted, "UNROLL", "VECTOR")
-    _other_reductions(plan, tiling, products)
-    outer = [n for n in plan.names_in(nest.name) if n not in tiling.inside]
-    within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
-    around = (*tiling.edges, tiling.m)
-    around = (*around, tiling.n) if tiling.rows_once else (tiling.n, *around)
-    plan.do("order", nest.name, (*outer, *around, *tiles, *within))
+    products = [_lay_out(plan, tiling, one) for one in products]
+    for one in {name_of(one.inner): one for one in products}.values():
+        _unroll_inner(plan, tiling, one)
+    outer = _order_tile(plan, tiling, products)
     if nest.is_top:
         _tasks(plan, tiling, outer)
         if len(products) == 1:
@@ -152,10 +140,62 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
         _accumulate_tiles(plan, tiling, products[0], outer)
     elif nest.is_top and not plan.kept and _is_long_epilogue(plan, tiling, products):
         _finish_in_memory(plan, tiling, products[-1])
-        for loop in (tiling.m_copies, tiling.n_copies):
-            plan.do("role", loop, "LOOP")
+        plan.give("LOOP", (tiling.m_copies, tiling.n_copies))
     for one in products[:-1]:
         _finish_in_memory(plan, tiling, one)
+
+
+def _lay_out(plan: Plan, tiling: Tiling, one: Product) -> Product:
+    """Lays out both operands. Returns the product with the order of loops that suits its rows."""
+    _lay_out_rows(plan, tiling, one)
+    moved = _taps_outside(plan, tiling, one)
+    _lay_out_columns(plan, tiling, replace(one, loops=moved.loops))
+    return moved
+
+
+def _unroll_inner(plan: Plan, tiling: Tiling, one: Product) -> None:
+    """Unrolls some turns of a sum's inner loop; but not where a row at the next turn is another row
+    at this one: the copies would share all loads."""
+    rows, inner = _operand(plan, tiling, one, along_columns=False), name_of(one.inner)
+    if is_window(rows) and _meet(rows, plan.loops[inner], plan.loops[tiling.m_copies]):
+        return
+    if size_of(one.inner) <= SHORT_LOOP:
+        plan.do("role", inner, "UNROLL")
+    else:
+        plan.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
+
+
+def _order_tile(plan: Plan, tiling: Tiling, products: list[Product]) -> list[str]:
+    """Splits the columns of a panel into tiles and vectors, and orders the loops of the nest.
+    Returns the loops around the product's own."""
+    tiles: tuple[str, ...] = ()
+    if tiling.panel > tiling.width:
+        tiling.n_copies = plan.split(tiling.n_in, tiling.width, tiling.n + "t")
+        tiles = (tiling.n_in,)
+    wanted = tiling.n + "v"
+    tiling.n_lanes = plan.split(tiling.n_copies, plan.lanes, wanted, "UNROLL", "VECTOR")
+    _other_reductions(plan, tiling, products)
+    nest = tiling.nest.name
+    outer = [n for n in plan.names_in(nest) if n not in tiling.inside]
+    rows, columns = (*tiling.edges, tiling.m), (tiling.n,)
+    around = (*rows, *columns) if tiling.rows_once else (*columns, *rows)
+    within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
+    plan.do("order", nest, (*outer, *around, *tiles, *within))
+    return outer
+
+
+def _halves_are_less(plan: Plan, nest: Nest, products: list[Product]) -> bool:
+    """Whether a processor that computes one of its widest vectors at a time, or two of half the
+    size, is faster with these, because much of the last wide vector would be empty."""
+    (one, *_), last = products, nest.loops[-1]
+    if plan.target.fma_ports > 1 or unit_of(plan, name_of(last), one, is_tile=False):
+        return False
+    rows, columns = size_of(one.row_loop), size_of(last)
+    whole, half = (
+        best_tile(target, rows, columns, target.lanes(one.rows.dtype.itemsize)).cycles
+        for target in (plan.target, plan.target.halved())
+    )
+    return half < HALVES * whole
 
 
 def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
@@ -249,52 +289,54 @@ def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> U
 
 
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """Lays out the operand that is broadcast. Unless it is a plain load along k, it is laid out
-    once for all panels: as [m][k], or as [m / tile][k][tile] if memory is contiguous along m."""
-    is_strided = one.rows.op is Ops.INDEX and None not in one.row_steps
-    if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
-        return
-    top = tiling.nest.is_top
+    """Lays out the operand that is broadcast, unless it is read where it lies: once for all panels,
+    as [m][k], or as [m / tile][k][tile] if memory is contiguous along m."""
     value = _operand(plan, tiling, one, along_columns=False)
-    direct = value.op is Ops.INDEX and (not one.depth or is_plain(value))
-    if direct and _run(plan, value, (*one.loops, *one.depth)) >= LONG_RUN:
+    if _stays(plan, tiling, one, value):
         return
-    if direct and (is_window(value) or _lies_in_tiles(plan, tiling, one, value)):
-        return
-    if direct and _lies_near(plan, tiling, value):
-        return
+    tile, depth = (tiling.m, tiling.m_copies), (*one.loops, *one.depth)
     free = {name_of(r) for r in value.ranges}
-    outer = [n for n in plan.names_in(tiling.nest.name) if n in free]
-    outer = [n for n in outer if top and n not in tiling.inside]
-    top = top and free <= {
-        *outer,
-        tiling.m,
-        tiling.m_copies,
-        *one.around,
-        *one.loops,
-        *one.depth,
-    }
-    top = top and all(n.op is not Ops.STAGE or n.arg[1] == "GLOBAL" for n in value.toposort())
-    outer, memory = ([*outer, *one.around], "GLOBAL") if top else ([], "LOCAL")
+    outer = [n for n in plan.names_in(tiling.nest.name) if n in free and n not in tiling.inside]
+    is_first = tiling.nest.is_top and free <= {*outer, *tile, *one.around, *depth}
+    is_first = is_first and not any(
+        n.op is Ops.STAGE and n.arg[1] != "GLOBAL" for n in value.toposort()
+    )
+    outer, memory = ([*outer, *one.around], "GLOBAL") if is_first else ([], "LOCAL")
     runs_along = all(s == 1 for s in one.row_steps)
-    rows = (tiling.m, tiling.m_copies, *one.loops)
-    tiles = (tiling.m, *one.loops, tiling.m_copies)
-    layout = those_in(value, (*outer, *(rows if runs_along else tiles), *one.depth))
-    name = plan.stage(value, layout, "pa", memory)
+    rows = (*tile, *one.loops) if runs_along else (tiling.m, *one.loops, tiling.m_copies)
+    name = plan.stage(value, those_in(value, (*outer, *rows, *one.depth)), "pa", memory)
     in_one_word(plan, name, one)
     tasks = [f"{name}.{loop}" for loop in those_in(value, (*outer, tiling.m))]
     if runs_along:
-        if f"{name}.{one.loops[-1]}" in plan.loops:  # a loop of a single turn is not there
-            plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
-        made = plan.stages[name]  # sums within these rows: a softmax's sum and maximum
-        for node in sums_of(plan.inline((made.src[0],))):
-            spread_reduction(plan, node, own_ranges(made)[-1], 1)
-        outside = _sums_outside(plan, name)
+        outside = _fill_along_k(plan, one, name)
         tasks = [n for n in tasks if not outside or n in outside]
     else:
         _vector_of_rows(plan, tiling, one, name)
-    if top:
+    if is_first:
         plan.give("PARALLEL", tasks)
+
+
+def _stays(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
+    """Whether rows are read where they lie: they are beside columns that are, or in long runs, or a
+    copy would hold more than they do or be no nearer."""
+    is_strided = one.rows.op is Ops.INDEX and None not in one.row_steps
+    if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
+        return True
+    if rows.op is not Ops.INDEX or (one.depth and not is_plain(rows)):
+        return False
+    if _run(plan, rows, (*one.loops, *one.depth)) >= LONG_RUN or is_window(rows):
+        return True
+    return _lies_in_tiles(plan, tiling, one, rows) or _lies_near(plan, tiling, rows)
+
+
+def _fill_along_k(plan: Plan, one: Product, name: str) -> list[str]:
+    """Fills rows by vectors along k. Returns the loops that must be outside of the others."""
+    if f"{name}.{one.loops[-1]}" in plan.loops:  # a loop of a single turn is not there
+        plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
+    made = plan.stages[name]  # sums within these rows: a softmax's sum and maximum
+    for node in sums_of(plan.inline((made.src[0],))):
+        spread_reduction(plan, node, own_ranges(made)[-1], 1)
+    return _sums_outside(plan, name)
 
 
 def _sums_outside(plan: Plan, name: str) -> list[str]:
@@ -336,16 +378,6 @@ def _meet(read: UOp, inner: UOp, row: UOp) -> bool:
     terms, _ = affine(flat_offset(read))
     near = min((abs(k) for term, k in terms.items() if row in term.ranges), default=0)
     return steady(read, inner) and near <= LONGEST_STEP
-
-
-def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names:
-    """The order of a sum's loops in its panel: the order in which it is `read`, unless that breaks
-    up runs of memory that fill whole vectors."""
-    value = _operand(plan, tiling, one, along_columns=True)
-    before, after = (
-        turns(memory_run(value, [plan.loops[n] for n in o])) for o in (one.loops, read)
-    )
-    return read if after >= min(before, plan.lanes) else one.loops
 
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
@@ -406,48 +438,68 @@ def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None
 
 
 def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """Lays out the operand along the vectors: a panel in the cache, if several row tiles read
-    it."""
-    inner = one.inner
-    dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
-    if dense and not one.depth and tiling.columns <= tiling.width:
-        return
-    if one.in_place and not tiling.stretch:
-        return
-    once = tiling.rows < 2 * tiling.height and not is_transposed(plan, one)
-    if once and not tiling.stretch:
-        if tiling.columns > tiling.width and name_of(inner) in plan.loops:
-            plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
+    """Lays out the operand along the vectors: a panel in the cache, if several row tiles read it.
+    Its first reader fills it, or loops of its own do; those are tasks before everything else if
+    several blocks of rows read it."""
+    if _is_read_in_place(plan, tiling, one):
         return
     value = _operand(plan, tiling, one, along_columns=True)
-    loads = reads_of(value.toposort())
-    short = size_of(inner) == 1
-    plain = all(s not in (1, None) or short for s in one.column_steps)
-    across = plan.loops[tiling.n_in]
-    plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
-    # a reader that starts late or stops early fills only what it reads; other readers may need more
-    plain = plain and bounded(plan.kernel).isdisjoint(one.loops)
-    free = {name_of(r) for r in value.ranges}
-    around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
-    again = not around <= free  # read by many blocks: filled before them, all panels of it
-    plain = plain and not again
-    grows = not plain and (again or not (tiling.nest.is_top or around))
-    outer: tuple[str, ...] = (tiling.n,) if grows else ()
-    memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
-    blocks = not plain and _row_blocks(plan, tiling) > 1
-    if blocks or (again and not around & free and _are_tasks(plan, around)):
-        nests = (tiling.nest.name,) if blocks else ("store", tiling.nest.name)
-        names = dict.fromkeys(n for nest in nests for n in plan.names_in(nest))
-        whole = (*(n for n in names if n not in tiling.inside), tiling.n, *one.around)
-        if free <= {*whole, *one.loops, tiling.n_in, *one.depth}:  # it is no term of another sum
-            memory, outer = "GLOBAL", whole  # packed once, for all blocks of rows
+    blocked = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
+    is_again = not blocked <= {name_of(r) for r in value.ranges}  # many blocks of rows read it
+    by_reader = not is_again and _first_reader_fills(plan, tiling, one, value)
+    grows = is_again or not (tiling.nest.is_top or blocked)  # it holds all panels
+    before = () if by_reader else _packed_before(plan, tiling, one, value, blocked)
+    outer = before or ((tiling.n,) if grows and not by_reader else ())
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
-    name = plan.stage(value, layout, "pb", memory, options)
+    options = (("first", True), ("prefetch", PREFETCH_TURNS)) if by_reader else ()
+    name = plan.stage(value, layout, "pb", "GLOBAL" if before else "LOCAL", options)
     in_one_word(plan, name, one)
-    if not plain:
+    if not by_reader:
         fill_nest(plan, one, name, tiling.n_in, tiling.stretch)
-    if memory == "GLOBAL":
+    if before:
         fill_in_tasks(plan, name)
+
+
+def _is_read_in_place(plan: Plan, tiling: Tiling, one: Product) -> bool:
+    """Whether the columns are read where they lie: they are a panel already, or a single row tile
+    reads them, whose lines are then prefetched."""
+    dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
+    if dense and not one.depth and tiling.columns <= tiling.width:
+        return True
+    if tiling.stretch:
+        return False
+    once = tiling.rows < 2 * tiling.height and not is_transposed(plan, one)
+    inner = name_of(one.inner)
+    if once and not one.in_place and tiling.columns > tiling.width and inner in plan.loops:
+        plan.do("prefetch", inner, PREFETCH_TURNS)
+    return one.in_place or once
+
+
+def _first_reader_fills(plan: Plan, tiling: Tiling, one: Product, value: UOp) -> bool:
+    """Whether a panel is filled by its first reader, which reads memory in the panel's order."""
+    is_short, across = size_of(one.inner) == 1, plan.loops[tiling.n_in]
+    if not is_short and not {1, None}.isdisjoint(one.column_steps):
+        return False
+    for load in reads_of(value.toposort()):
+        if not is_plain(load) or (tiling.stretch and not steady(load, across)):
+            return False
+    # a reader that starts late or stops early fills only what it reads; other readers may need more
+    return bounded(plan.kernel).isdisjoint(one.loops)
+
+
+def _packed_before(
+    plan: Plan, tiling: Tiling, one: Product, value: UOp, blocked: set[str]
+) -> Names:
+    """The outer loops of a panel that is packed before everything else, in tasks of its own, since
+    several tasks read it; none if it is packed where it is used."""
+    free, is_split = {name_of(r) for r in value.ranges}, _row_blocks(plan, tiling) > 1
+    if not is_split and not (blocked and blocked.isdisjoint(free) and _are_tasks(plan, blocked)):
+        return ()
+    nests = (tiling.nest.name,) if is_split else ("store", tiling.nest.name)
+    loops = dict.fromkeys(n for nest in nests for n in plan.names_in(nest))
+    whole = (*(n for n in loops if n not in tiling.inside), tiling.n, *one.around)
+    is_term = not free <= {*whole, *one.loops, tiling.n_in, *one.depth}  # of another sum
+    return () if is_term else whole
 
 
 def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> None:

@@ -28,14 +28,10 @@ def merge_short_rows(plan: Plan) -> None:
         if rows >= plan.lanes or plan.lanes % rows or not all(map(is_plain_loop, run)):
             return
         if 2 * turns(run) > plan.lanes and _is_one_row(plan, run) and _are_covered(plan, run):
-            _merge(plan, run)
+            last = name_of(run[-1])
+            for loop in reversed(run[:-1]):
+                last = plan.merge(name_of(loop), last, "p")
             return
-
-
-def _merge(plan: Plan, run: tuple[UOp, ...]) -> None:
-    last = name_of(run[-1])
-    for loop in reversed(run[:-1]):
-        last = plan.merge(name_of(loop), last, "p")
 
 
 def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
@@ -15,7 +14,6 @@ from tinygrad.loops.cost import turns, work
 from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
-    gate_of,
     is_plain_loop,
     name_of,
     own_ranges,
@@ -75,41 +73,40 @@ SHORT_ROW = 2
 def stream(plan: Plan, nest: Nest) -> None:
     """Roles and tasks for a nest that only passes over memory."""
     nest = unbroken(plan, nest)
-    last = nest.loops[-1] if nest.loops else None
-    nodes = plan.inline(nest.values)
-    loads = reads_of(nodes)
-    reductions = sums_of(nodes)
-    if last is None:  # a single result
-        for reduction in reductions:
+    if not nest.loops:  # a single result
+        for reduction in sums_of(plan.inline(nest.values)):
             spread_reduction(plan, reduction, None)
         return
-    across, phases = _across(plan, loads, last), phases_of(plan, nest)
-    if across is not None and last in phases and not _mostly(loads, last, across):
-        across = None
-    if across is None and phases:
-        nest = split_phases(plan, nest, phases)
-        last, loads = nest.loops[-1], reads_of(plan.inline(nest.values))
-        reductions = sums_of(plan.inline(nest.values))
+    nest, across = _direction(plan, nest)
+    last, outer = nest.loops[-1], names(nest.loops[:-1])
+    reductions = sums_of(plan.inline(nest.values))
     rows = [r for r in reductions if across in own_ranges(r)]
-    outer = names(nest.loops[:-1])
     if across is None or rows:
         copies = _vectors_in_flight(plan, rows, last, across)
         for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
             spread_reduction(plan, reduction, last, copies, always=bool(rows))
-    if across is None:
-        if nest.is_top and _columns(plan, nest, reductions):
-            return
-        if not reduced_by_vectors(plan.nodes, last):
-            alone = reductions and not plan.stages and not phases
-            _along(plan, nest, last, _sharing(plan, nest, loads) if alone else None)
-    elif rows:
-        _share_rows(plan, rows, last, across)
-    else:
-        _transpose(plan, nest, last, across, loads)
+    if rows:
+        _share_rows(plan, rows, last)
+    elif across is not None:
+        _transpose(plan, nest, last, across)
+    elif nest.is_top and _columns(plan, nest, reductions):
+        return
+    elif not reduced_by_vectors(plan.nodes, last):
+        _along(plan, nest, last)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
         if not reductions and not plan.stages:
             _find_places_first(plan)
+
+
+def _direction(plan: Plan, nest: Nest) -> tuple[Nest, UOp | None]:
+    """The loop that vectors should run along instead of the stored row; or None, and the nest with
+    a copy for each phase of its loops."""
+    last, loads = nest.loops[-1], reads_of(plan.inline(nest.values))
+    across, phases = _across(plan, loads, last), phases_of(plan, nest)
+    if across is not None and (last not in phases or _mostly(loads, last, across)):
+        return nest, across
+    return (split_phases(plan, nest, phases) if phases else nest), None
 
 
 def _find_places_first(plan: Plan) -> None:
@@ -151,16 +148,8 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
         multiple = _rows_of_a_task(_sums_of_rows(plan), nest.loops[-1], count)
         last = plan.split(last, size_of(nest.loops[-1]) // count, last + "r")
-    candidates = [n for n in outer if n not in side_by_side and all_stages_depend_on(plan, n)]
-    if not plan.inner_stages and not rows and last in plan.loops:
-        candidates = _ordered_names(plan, nest, [*candidates, last])
-    elif rows and all_stages_depend_on(plan, last):
-        candidates.append(last)
-    if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
-        candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
-    alone = [n for n in candidates if all_reductions_depend_on(plan, n)]
-    enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-    parallelise(plan, alone if enough else candidates, multiple)
+    outer = [n for n in outer if n not in side_by_side]
+    parallelise(plan, _task_loops(plan, nest, outer, last, bool(rows)), multiple)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
     if rows and not far:
@@ -170,6 +159,21 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         if side_by_side:
             inside = {name: [f"{name}.{loop}" for loop in side_by_side] for name in sums}
             _runs_side_by_side(plan, inside or {nest.name: side_by_side})
+
+
+def _task_loops(plan: Plan, nest: Nest, outer: list[str], last: str, are_rows: bool) -> list[str]:
+    """The loops that may be tasks: those that each stage depends on; and loops over blocks, if
+    there are too few others. Loops that no sum is repeated in are enough, if they have enough
+    turns."""
+    found = [n for n in outer if all_stages_depend_on(plan, n)]
+    if not plan.inner_stages and not are_rows and last in plan.loops:
+        found = _ordered_names(plan, nest, [*found, last])
+    elif are_rows and all_stages_depend_on(plan, last):
+        found.append(last)
+    if turns(plan.loops[n] for n in found) < TASKS_WITH_BLOCKS:
+        found = _ordered_names(plan, nest, [*found, *plan.blocked])
+    alone = [n for n in found if all_reductions_depend_on(plan, n)]
+    return alone if turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS else found
 
 
 def _those_that_share_together(plan: Plan) -> None:
@@ -243,14 +247,10 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
     return copies
 
 
-def _along(plan: Plan, nest: Nest, last: UOp, sharing: Sharing | None = None) -> None:
-    """Vectors along the stored row, and copies of a loop that share the vectors' masks."""
+def _along(plan: Plan, nest: Nest, last: UOp) -> None:
+    """Vectors along the stored row."""
     if not _one_vector(plan, nest, last):
-        copies = _copies(plan, nest, last)
-        plan.vectorise(name_of(last), min(copies, sharing.vectors) if sharing else copies)
-    if sharing:
-        name = name_of(sharing.loop)
-        plan.split(name, sharing.copies, name + "u", "LOOP", "UNROLL")
+        plan.vectorise(name_of(last), _copies(plan, nest, last))
 
 
 def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
@@ -267,47 +267,16 @@ def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
     return True
 
 
-class Sharing(NamedTuple):
-    """Copies of a loop that moves gated reads but not their gates: one mask serves all copies."""
-
-    loop: UOp
-    copies: int
-    vectors: int  # along the row, side by side, at most: a power of two
-
-
-def _sharing(plan: Plan, nest: Nest, loads: list[UOp]) -> Sharing | None:
-    """If registers are few, copies get them rather than vectors, since a mask costs as much as
-    several reads. Not if reads are shuffled, which costs more, or if unrolled loops share masks
-    already."""
-    gated = [(n, g) for n in loads if (g := gate_of(n)) is not None]
-    written_out = turns(r for r in plan.loops.values() if role_of(r) == "UNROLL")
-    few = plan.target.registers < 8 * COPIES
-    rather = few and written_out == 1 and all(step(n, nest.loops[-1]) in (0, 1) for n, _ in gated)
-    fitting = 2 * COPIES if rather else COPIES // 2 if few else COPIES
-    most = fitting
-    if 3 * most * written_out > WINDOW:  # a mask, a read and an operation each
-        most //= 2
-    for loop in reversed(nest.loops[:-1]):
-        if role_of(loop) != "LOOP":
-            continue
-        copies = next((c for c in range(most, 1, -1) if size_of(loop) % c == 0), 1)
-        if copies > 1 and any(loop in n.ranges and loop not in g.ranges for n, g in gated):
-            vectors = 1 << ((fitting // copies).bit_length() - 1) if rather else COPIES
-            return Sharing(loop, copies, vectors)
-    return None
-
-
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
     """The loop along which reads are contiguous that aren't so along the stored row; or along which
     they are whole vectors, where along the stored row each lane would be a separate read."""
-    for load in loads:
-        if last in load.ranges and (along := step(load, last)) not in (0, 1):
-            steps = {1} if along is not None else {*range(1, LONGEST_STEP + 1)}
-            for loop in sorted(load.ranges, key=name_of):
-                if loop is last or role_of(loop) != "LOOP":
-                    continue
-                if step(load, loop) in steps and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
-                    return loop
+    apart = [n for n in loads if last in n.ranges and step(n, last) not in (0, 1)]
+    for load in apart:
+        steps = {1} if step(load, last) is not None else {*range(1, LONGEST_STEP + 1)}
+        for loop in sorted(load.ranges - {last}, key=name_of):
+            fills = plan.lanes_within(size_of(loop)) == plan.lanes > 1
+            if fills and role_of(loop) == "LOOP" and step(load, loop) in steps:
+                return loop
     return None
 
 
@@ -412,7 +381,7 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
     return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
 
 
-def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
+def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
     """The vector runs along the reduced row; rows that share the other operand are computed
     together."""
     in_cache = not _from_memory(plan, rows, last)
@@ -421,7 +390,7 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
         plan.split(name, COPIES, name + "u", "LOOP", "UNROLL")
 
 
-def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
+def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     """Transposes blocks of 4 x 4 squares of vectors in the order of the writes: writes past the
     caches are fast if a line is completed before many others are begun. Reads without constant
     steps along the stored row can't be transposed: there the vector runs along the reads, and the
@@ -430,6 +399,7 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
         return
+    loads = reads_of(plan.inline(nest.values))
     apart = [r for r in loads if last in r.ranges and step(r, across) == 1]
     if all(step(r, last) is None for r in apart):
         block = plan.split(n, lanes, n + "i")

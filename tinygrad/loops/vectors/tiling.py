@@ -8,14 +8,7 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.in_place import is_window, steps_apart
 from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
-from tinygrad.loops.products import (
-    PANEL_BLOCK,
-    SUMS,
-    TEMPORARIES,
-    Product,
-    halves_are_less,
-    register_tile,
-)
+from tinygrad.loops.products import PANEL_BLOCK, SUMS, TEMPORARIES, Product, register_tile
 from tinygrad.loops.vectors.panels import turn_reads
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
@@ -58,7 +51,6 @@ class Tiling:
         apart, beside = _bytes_apart(products), panel > 0
         spare = 0 if all(p.is_multiplied for p in products) else TEMPORARIES
         tile = register_tile(plan, size, columns, itemsize, run, apart, masked, beside, spare)
-        self.halves_are_less = halves_are_less(plan.target, size, columns, itemsize)
         self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
         self.height, self.panel = min(tile.rows, size), panel or self.width
         edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]

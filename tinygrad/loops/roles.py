@@ -1,0 +1,48 @@
+"""The roles of loops: how a loop is run. Each has a row here, and every set of roles that the other
+files ask about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tinygrad.uop.op import Ops
+
+OUTPUT = frozenset((Ops.STORE, Ops.STAGE))
+REDUCED = frozenset((Ops.REDUCE,))
+
+
+class Role(NamedTuple):
+    """The meaning of a turn, and the nodes that may close such a loop if a recipe says so."""
+
+    turn: str
+    closers: frozenset[Ops]
+
+
+ROLES: dict[str, Role] = {
+    "LOOP": Role("follows the turn before it", OUTPUT | REDUCED),
+    "PARALLEL": Role("is a task", OUTPUT),
+    "LANE": Role("is a lane of a group", OUTPUT),
+    "VECTOR": Role("is a lane of a vector", OUTPUT | REDUCED),
+    "UNROLL": Role("is a copy in the text", OUTPUT | REDUCED),
+    "TILE": Role("is inside one instruction of a matrix unit", OUTPUT | REDUCED),
+    "SPREAD": Role("is a copy with a sum of its own; they are combined at the end", REDUCED),
+    "GROUP": Role("is a lane; the lanes of a group combine their values at the end", REDUCED),
+    "ORDERED": Role("must follow the turn before it, as the scheduler says", frozenset()),
+}
+
+LANES = frozenset(("LANE", "GROUP"))
+"""The turns run side by side in a group: if some are cut off, they are masked."""
+
+LAUNCHED = LANES | {"PARALLEL"}
+"""The launch counts the turns: there is no loop in the text."""
+
+SEQUENTIAL = LAUNCHED | {"LOOP", "ORDERED"}
+"""The counter has one value at a time; all other roles are copies or lanes in the text."""
+
+WRITTEN_OUT = frozenset(("UNROLL", "SPREAD"))
+"""The turns are copies in the text, one after another."""
+
+MERGED = frozenset(("VECTOR", "TILE"))
+"""The turns are elements of one vector."""
+
+COPIED = WRITTEN_OUT | MERGED
