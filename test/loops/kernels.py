@@ -85,7 +85,7 @@ def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
 
 COMBINED = {
     "squares": ("add", lambda a, b, c: (a - b) * (a - b)),
-    "differences": ("add", lambda a, b, c: (a - b).maximum(b - a)),
+    "differences": ("max", lambda a, b, c: (a - b).maximum(b - a)),
     "largest sum": ("max", lambda a, b, c: a + b),
     "product of sums": ("mul", lambda a, b, c: (a + b) * 0.1),
     "weighted": ("add", lambda a, b, c: (a + b).maximum(0) * c),

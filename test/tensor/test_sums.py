@@ -37,6 +37,18 @@ def test_accuracy(shape, axis):
         assert np.max(error / np.abs(wide).sum(axis)) < LIMIT
 
 
+@pytest.mark.usefixtures("on_the_cpu")
+@pytest.mark.parametrize("size", [12, 31, 64, 500])
+def test_accuracy_of_distances(size):
+    """Also where two operands are combined, as in a product."""
+    draw = np.random.default_rng(3)
+    a, b = (draw.random((1, 280, size), np.float32) for _ in range(2))
+    b = b.reshape(280, 1, size)
+    wide = np.abs(a - b).astype(np.float64).sum(-1)
+    error = np.abs((Tensor(a) - Tensor(b)).abs().sum(-1).numpy() - wide)
+    assert np.max(error / wide) < LIMIT
+
+
 @pytest.mark.parametrize("shape", [(5, 7), (3, 1001), (40, 63), (2, 70_000)])
 def test_reductions_of_the_same_elements(shape):
     draw = np.random.default_rng(3)

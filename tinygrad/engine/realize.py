@@ -167,16 +167,19 @@ def realize(*roots: UOp) -> None:
         return
     recorder = computing.recorder
     with turns.together(), recorder.unwatched() if recorder else contextlib.nullcontext():
-        writes = nodes_of(Ops.ASSIGN, nodes_below(wanted))
-        with keeping.now if writes else contextlib.nullcontext():
-            wanted = [root for root in map(latest, wanted) if not in_memory(root)]
-            if wanted:  # no other thread has computed it meanwhile
-                _realize(wanted)
+        wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+        nodes = nodes_below(wanted)
+        if nodes_of(Ops.ASSIGN, nodes):
+            with keeping.now:  # until then another thread may have done these writes
+                wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+                if wanted:
+                    _realize(wanted, _with_old_readers(wanted))
+        elif wanted:
+            _realize(wanted, nodes)
 
 
-def _realize(wanted: list[UOp]) -> None:
+def _realize(wanted: list[UOp], nodes: list[UOp]) -> None:
     with garbage_kept():
-        nodes = _with_old_readers(wanted)
         structure = structure_of(wanted, nodes)
         runnable, variables, numbers = plan_for(structure)
     # it runs, a capture observes it, and CHECKs leave fault words for the next read
@@ -207,13 +210,12 @@ def _realize(wanted: list[UOp]) -> None:
 
 
 def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
-    """The nodes below what is `wanted`. That list grows by what living tensors still need of
-    versions that these nodes overwrite: afterwards it could not be computed any more."""
+    """The nodes below what is `wanted`, which write. That list grows by what living tensors still
+    need of versions that these nodes overwrite: afterwards it could not be computed any more."""
     nodes: list[UOp] = []
     seen: set[UOp] = set()
     add_nodes_below(wanted, nodes, seen)
-    if nodes_of(Ops.ASSIGN, nodes):
-        ask_all()  # promised writes must be nodes before this looks for them
+    ask_all()  # promised writes must be nodes before this looks for them
     more = nodes
     while nodes_of(Ops.ASSIGN, more):
         readers = _old_readers(wanted, nodes, seen)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.cost import turns, weight
+from tinygrad.loops.cost import weight
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
@@ -68,10 +68,6 @@ MOST_OPERATIONS = 8
 """Operations on two operands that are worth a register tile: if there are more, then reading the
 operands again for each result costs little beside them."""
 
-LONGEST_SUM = 128
-"""Terms of a sum of floats that are no products: a longer one carries a rounding error for each
-result, for which a tile has no registers."""
-
 TEMPORARIES = 2
 """Registers for values between the operands and the results, unless one instruction multiplies and
 adds."""
@@ -114,12 +110,12 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
 def operands_of(reduction: UOp) -> tuple[UOp, UOp] | None:
     """The two operands whose combinations a REDUCE takes in: its factors, or those of any other
     elementwise expression. Values that depend on nothing but what one of the operands depends on
-    may take part. None if there are more operands, or the expression is long."""
+    may take part. None if there are more operands, or the expression is long; and for sums of
+    floats that are no products, whose rounding errors a tile has no registers for."""
     pair, (mixed, found) = factors_of(reduction), _parts(reduction.src[0])
     if pair is not None and not any(factor in mixed for factor in pair):
         return pair
-    is_sum = reduction.arg == "add" and dtypes.is_float(reduction.dtype) and pair is None
-    if is_sum and turns(own_ranges(reduction)) > LONGEST_SUM:
+    if pair is None and reduction.arg == "add" and dtypes.is_float(reduction.dtype):
         return None
     most = [n for n in found if not any(n.ranges < other.ranges for other in found)]
     most = [n for n in most if not any(m is not n and m in n.toposort() for m in most)]

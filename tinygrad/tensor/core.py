@@ -30,7 +30,7 @@ from tinygrad.engine.aliases import (
 )
 from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change, noting
-from tinygrad.engine.turns import keeping
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, Written, recording, start_node
@@ -286,7 +286,7 @@ class Core(Holder):
 
     def _keep_promise(self) -> UOp:
         """The node that was promised: from now on this has one, and what is a view of the same."""
-        with keeping.now:
+        with turns.together(), keeping.now:  # writing it down may compute
             for member in self._members():
                 promise = member._source
                 if isinstance(promise, Promise):  # else another thread was faster

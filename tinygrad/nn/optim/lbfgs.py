@@ -116,8 +116,8 @@ class LBFGS:
                 look = partial(self._at, closure, start, direction)
                 here = Slope(0.0, loss, slope, gradient)
                 steepest = float(direction.abs().max().item())
-                wanted = steepest, self.tolerance_change
-                point, used = strong_wolfe(look, self.length, here, *wanted)
+                tolerance = self.tolerance_change
+                point, used = strong_wolfe(look, self.length, here, steepest, tolerance)
                 self.length, loss, gradient = point.at, point.loss, point.gradient
                 self._write(start + direction * self.length)
             else:
