@@ -18,7 +18,7 @@ def loaded(code: str, **settings: str) -> tuple[set[str], dict]:
     ask = (
         "import sys, json; from tinygrad import GlobalCounters as g;"
         f"print(json.dumps([[m for m in {HEAVY + MAKING} if m in sys.modules],"
-        "{k: v for k, v in vars(g).items() if isinstance(v, int)}]))"
+        "{k: v for k in g.__slots__ if isinstance(v := getattr(g, k), int)}]))"
     )
     found = subprocess.run(
         [sys.executable, "-c", f"{code}\n{ask}"],

@@ -942,6 +942,18 @@ def test_a_product_is_a_short_text():
     assert sum(len(phase.program) for phase in lowered.phases) < 1200
 
 
+@pytest.mark.parametrize("carries", [True, False])
+def test_multiples_of_counters_are_carried_where_llvm_would_leave_them(carries):
+    host = K.host_target()
+    target = host if carries else dataclasses.replace(host, triple="")
+    kernel = apply(K.matmul(40, 64, 64), [("split", "k", 2, "ku", "LOOP", "UNROLL")])
+    (phase,) = lower(kernel, target).phases
+    multiples = [n for n in phase.program if n.op is Ops.MUL and n.src[0].op is Ops.RANGE]
+    carried = [n for n in phase.program if n.op is Ops.CARRY and n.dtype is dtypes.index]
+    assert bool(carried) is carries
+    assert bool(multiples) is not carries
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_kernels(seed):
     fuzz.try_one(seed)

@@ -5,7 +5,7 @@ distributions may add devices, see `outside`.
     interface       the four protocols of a backend: read this first
     program, bits   what all renderers agree on; numbers as the bits in memory
     llvm_ir         LLVM's language, for processors and GPUs (llvm_compiler, llvm_dialect,
-                    llvm_frame, llvm_text, llvm_warp, llvm_matrix, llvm_fault)
+                    llvm_frame, llvm_text, llvm_masks, llvm_warp, llvm_matrix, llvm_fault)
     c_family        languages that look like C (c_dialect, c_text)
     wgsl            WebGPU's language
     statements      what these have in common

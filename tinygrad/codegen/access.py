@@ -189,7 +189,7 @@ class Access:
         parts.sort(key=lambda part: part[0])
         found = self.base(memory)
         for _, value, factor in parts:
-            moved = as_node(program.integer(Ops.MUL, value, factor))
+            moved = program.multiple(value, factor)
             found = program.add(Ops.INDEX, dtype, (found, moved))
         scope.starts[key] = found, step, constant
         return scope.starts[key]

@@ -50,7 +50,7 @@ class Evaluator:
         faults: dict[tuple[str, str], int],
         written: frozenset[UOp],
     ) -> None:
-        self.program = Program(target.native)
+        self.program = Program(target.native, bool(target.triple))
         self.target = target
         self.integers = Integers(self.program, self.data)
         self.access = Access(target, self.integers, self.evaluate, dict(slots))

@@ -183,8 +183,7 @@ class Integers:
             parts.sort(key=lambda part: part[0])
         result: Number = 0
         for _, value, factor in parts:
-            part = self.program.integer(Ops.MUL, value, factor)
-            result = self.program.integer(Ops.ADD, result, part)
+            result = self.program.integer(Ops.ADD, result, self.program.multiple(value, factor))
         return self.program.integer(Ops.ADD, result, constant)
 
     def depth(self, value: UOp) -> int:

@@ -29,7 +29,10 @@ Values = list[UOp]
 class Scope:
     """A loop body, an arm of a branch, or only a place for values (without head or tail)."""
 
-    __slots__ = ("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries")
+    __slots__ = (
+        *("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries"),
+        "multiples",
+    )
 
     def __init__(self, parent: Scope | None, head: Sequence[UOp] = ()) -> None:
         self.parent = parent
@@ -41,13 +44,16 @@ class Scope:
         self.head: list[UOp] = list(head)
         self.tail: UOp | None = None
         self.carries: list[UOp] = []
+        self.multiples: dict[int, UOp] = {}  # of a loop's counter, carried: see `multiple`
 
 
 class Program:
     """The instructions of one function, and the place of each. Operations that the target does not
-    name in `native` are replaced by ones that every target has (`derived`)."""
+    name in `native` are replaced by ones that every target has (`derived`). `carries`: the compiler
+    that comes after would leave multiplications by a loop's counter in the loop."""
 
-    def __init__(self, native: frozenset[str]) -> None:
+    def __init__(self, native: frozenset[str], carries: bool = False) -> None:
+        self.carries_multiples = carries
         self.lacking = frozenset(op for op in NATIVE if op.name not in native)
         self.root = Scope(None)
         self.scope = self.root
@@ -123,6 +129,22 @@ class Program:
         if op in (Ops.MUL, Ops.ADD) and isinstance(a, int):
             a, b = b, a
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
+
+    def multiple(self, index: UOp, factor: int) -> UOp:
+        """An index times a constant. For a loop's counter the product may be carried from turn to
+        turn: the address is then advanced by one addition, and no register is shifted that others
+        still count with."""
+        if index.op is not Ops.RANGE or factor == 1 or not self.carries_multiples:
+            return as_node(self.integer(Ops.MUL, index, factor))
+        scope = self.places[index]
+        if factor not in scope.multiples:
+            begin, _ = index.src
+            first = int(begin.arg) if begin.op is Ops.CONST else begin
+            start = as_node(self.integer(Ops.MUL, first, factor))
+            carry = UOp(Ops.CARRY, dtypes.index, (start, index), self.serial())
+            self.places[carry], scope.multiples[factor] = scope, carry
+            scope.head.append(carry)
+        return scope.multiples[factor]
 
     def smaller(self, a: Number, b: Number) -> Number:
         """The lesser of two indices."""
@@ -267,8 +289,10 @@ class Program:
             if opener.op is Ops.IF:
                 scope.tail = UOp(Ops.ENDIF, dtypes.void, (opener,))
             elif opener.op is Ops.RANGE:
-                turn = zip(scope.carries, following, strict=True)
-                scope.tail = UOp(Ops.END, dtypes.void, (opener, *chain(*turn)))
+                turn = dict(zip(scope.carries, following, strict=True))
+                for factor, carry in scope.multiples.items():
+                    turn[carry] = as_node(self.integer(Ops.ADD, carry, factor))
+                scope.tail = UOp(Ops.END, dtypes.void, (opener, *chain(*turn.items())))
         scope.is_open = False
         scope.parent.items.append(scope)
         self.scope = scope.parent

@@ -88,7 +88,7 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     def remembered(*given: Any, **named: Any) -> Any:
         if recording.inside or (is_small and capturing()):
             return method(*given, **named)
-        if moves and not named and _is_of_storage(*given):
+        if moves and not named and given and _is_of_storage(*given):
             return method(*given)
         names, values = tuple(named), (*given, *named.values())
         seen: list[Any] = []  # sources, and nodes of what has none
@@ -118,9 +118,10 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     return remembered  # type: ignore[return-value]
 
 
-def _is_of_storage(tensor: Core, *numbers: Any) -> bool:
-    """Whether a view is asked for of what is not promised, by numbers alone."""
-    return not isinstance(tensor._source, Promise) and _NUMBERS.issuperset(map(type, numbers))
+def _is_of_storage(of: Any, *numbers: Any) -> bool:
+    """Whether a view is asked for of a tensor that is not promised, by numbers alone."""
+    is_promised = not isinstance(of, Core) or isinstance(of._source, Promise)
+    return not is_promised and _NUMBERS.issuperset(map(type, numbers))
 
 
 class Several(NamedTuple):
