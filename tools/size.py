@@ -25,7 +25,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 805,
-    "uop": 1985,
+    "uop": 1990,
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3785,
