@@ -18,6 +18,7 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
+from tinygrad.base.helpers import argfix, plain
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
 
@@ -73,6 +74,17 @@ def check_types(
         if not isinstance(value, kinds) or (is_whole and isinstance(value, bool)):
             kind = type(value).__name__
             raise error(f"{operation}: {value!r} of type {kind}; legal are {legal}")
+
+
+def number_of(value: Any) -> Any:
+    """A tensor or an array of one number as that number, which is read."""
+    is_one = getattr(value, "ndim", 1) == 0 and not isinstance(value, UOp)
+    return value.item() if is_one else plain(value)
+
+
+def sizes_of(*given: Any) -> tuple[Any, ...]:
+    """Sizes, or one tuple of them."""
+    return tuple([n if type(n) is int else number_of(n) for n in argfix(*given)])
 
 
 def told(

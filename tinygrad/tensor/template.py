@@ -88,7 +88,7 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     def remembered(*given: Any, **named: Any) -> Any:
         if recording.inside or (is_small and capturing()):
             return method(*given, **named)
-        if moves and not named and _is_of_storage(*given):
+        if moves and given and not named and _is_of_storage(*given):
             return method(*given)
         names, values = tuple(named), (*given, *named.values())
         seen: list[Any] = []  # sources, and nodes of what has none
@@ -120,7 +120,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
 def _is_of_storage(tensor: Core, *numbers: Any) -> bool:
     """Whether a view is asked for of what is not promised, by numbers alone."""
-    return not isinstance(tensor._source, Promise) and _NUMBERS.issuperset(map(type, numbers))
+    is_promised = not isinstance(tensor, Core) or isinstance(tensor._source, Promise)
+    return not is_promised and _NUMBERS.issuperset(map(type, numbers))
 
 
 class Several(NamedTuple):
@@ -333,7 +334,7 @@ def _remembered(
         return None
     finally:
         computing.recorder = before
-    container = type(result) if type(result) in (tuple, list) else None
+    container = type(result) if isinstance(result, (tuple, list)) else None
     made = list(result) if container else [result]
     tensors = list(_all(Core, values))
     given = set(map(id, tensors))
