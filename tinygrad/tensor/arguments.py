@@ -82,7 +82,7 @@ def number_of(value: Any) -> Any:
     return value.item() if is_one else plain(value)
 
 
-def sizes_of(*given: Any) -> tuple[Any, ...]:
+def given_sizes(*given: Any) -> tuple[Any, ...]:
     """Sizes, or one tuple of them."""
     return tuple([n if type(n) is int else number_of(n) for n in argfix(*given)])
 

@@ -30,7 +30,7 @@ from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.arguments import check_number_from, check_types, number_of, sizes_of
+from tinygrad.tensor.arguments import check_number_from, check_types, given_sizes, number_of
 from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -53,7 +53,7 @@ def checked_dtype(dtype: DTypeLike) -> DType:
 
 def checked_shape(operation: str, *shape: Any) -> Shape:
     """`shape` as one tuple; ShapeError for a size that is negative or not whole."""
-    sizes: Shape = sizes_of(*shape)
+    sizes: Shape = given_sizes(*shape)
     for n in sizes:
         if isinstance(n, bool) or not isinstance(n, (int, UOp)) or (isinstance(n, int) and n < 0):
             raise ShapeError(f"{operation}: size {n!r} in {sizes}; legal are whole numbers from 0")
