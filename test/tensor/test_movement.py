@@ -275,6 +275,7 @@ LISTS = {  # the tensors as one list, and nothing behind it
     "cat": lambda at, x: at.cat([x, x]),
     "cat of a tuple": lambda at, x: at.cat((x, x)),
     "cat along": lambda at, x: at.cat([x, x], 1),
+    "cat along NumPy's number": lambda at, x: at.cat([x, x], dim=np.int64(1)),
     "stack": lambda at, x: at.stack([x, x]),
     "stack along": lambda at, x: at.stack([x, x], dim=-1),
     "meshgrid": lambda at, x: at.meshgrid([x[0], x[1]], indexing="xy")[0],

@@ -121,7 +121,9 @@ def wrong_type(
         hint = meaning(text, function)
         for one in each:
             if name == "self" and text == "Any":
-                text, fitting = "Tensor", hasattr(type(one), function.__name__)
+                is_one_of_python = type(one).__module__ == "builtins"  # a list sorts, a str splits
+                has_it = hasattr(type(one), function.__name__) and not is_one_of_python
+                text, fitting = "Tensor", has_it or not failed
             else:
                 fitting = one is parameter.default or fits(one, hint)
                 fitting = fitting or (not failed and _holds_one(one, hint))
