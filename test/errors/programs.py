@@ -180,6 +180,16 @@ MISUSES = {
         TypeError,
         ["full: missing a required argument: 'fill_value'", "legal are shape, fill_value"],
     ),
+    "a list that sorts": (
+        lambda: Tensor.sort([3, 1]),
+        DTypeError,
+        ["sort: self=[3, 1] of type list", "legal is Tensor"],
+    ),
+    "a word that splits": (
+        lambda: Tensor.split("ab", 1),
+        DTypeError,
+        ["split: self='ab' of type str", "legal is Tensor"],
+    ),
     "nothing to join": (lambda: Tensor.cat(), TypeError, ["cat: missing a required tensor"]),
     "a layer of one size": (
         lambda: nn.Linear(2),

@@ -575,6 +575,12 @@ SIZES = {  # what is made with NumPy's numbers → its shape
     "axes": (lambda x: x.sum((np.int64(0), np.int32(-1)), keepdim=True), (1, 1)),
     "permute": (lambda x: x.permute(np.int64(1), np.int64(0)), (3, 2)),
     "slices": (lambda x: x[np.int32(0) : TWO, np.int64(1)], (2,)),
+    "a tensor for a size": (lambda x: x.reshape(Tensor(2), -1), (2, 3)),
+    "a tensor among sizes": (lambda x: Tensor.zeros((Tensor([1, 3]).max(), 2)), (3, 2)),
+    "a tensor for an end": (lambda x: Tensor.arange(Tensor(2)), (2,)),
+    "a tensor for a number of copies": (lambda x: x.repeat(Tensor(2), 1), (4, 3)),
+    "a tensor to expand to": (lambda x: x.expand(Tensor(2), 2, 3), (2, 2, 3)),
+    "an array for a size": (lambda x: Tensor.rand(np.array(2), 3), (2, 3)),
     "dtypes": (lambda x: x.cast(np.int8).cast(np.dtype("float32")), (2, 3)),
 }
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from tensor.check import check, close, value
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.tensor import Tensor
 
 SAME = {  # the same expression in both, of x with shape (2, 3, 4)
@@ -269,3 +269,28 @@ def test_triangles_beyond_all_diagonals():
     for far in (1 << 31, (1 << 63) - 1):
         assert x.triu(far).tolist() == x.tril(-far).tolist() == [[0, 0], [0, 0]]
         assert x.triu(-far).tolist() == x.tril(far).tolist() == x.tolist()
+
+
+LISTS = {  # the tensors as one list, and nothing behind it
+    "cat": lambda at, x: at.cat([x, x]),
+    "cat of a tuple": lambda at, x: at.cat((x, x)),
+    "cat along": lambda at, x: at.cat([x, x], 1),
+    "cat along NumPy's number": lambda at, x: at.cat([x, x], dim=np.int64(1)),
+    "stack": lambda at, x: at.stack([x, x]),
+    "stack along": lambda at, x: at.stack([x, x], dim=-1),
+    "meshgrid": lambda at, x: at.meshgrid([x[0], x[1]], indexing="xy")[0],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_tensors(name):
+    for ready in (lambda x: x, lambda x: x * 2 / 2, lambda x: x.contiguous()):
+        x = torch.arange(6.0).reshape(2, 3)
+        ours = LISTS[name](Tensor, ready(Tensor.arange(6.0).reshape(2, 3)))
+        close(value(ours), LISTS[name](torch, x).numpy())
+
+
+def test_the_end_of_a_range_by_name():
+    assert Tensor.arange(end=3).tolist() == Tensor.arange(stop=3).tolist() == [0, 1, 2]
+    with pytest.raises(DTypeError, match="arange: None"):
+        Tensor.arange()

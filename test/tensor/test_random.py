@@ -235,3 +235,11 @@ def test_misuse(error, words, misuse):
     with pytest.raises(error, match=words):
         misuse()
     assert Tensor([1.0]).tolist() == [1.0]
+
+
+def test_a_tensor_for_a_number_of_bits():
+    """It was refused after the stream's place had become a tensor: no later draw worked."""
+    assert Tensor.random_bits(Tensor(4)).shape == Tensor.randperm(Tensor(4)).shape == (4,)
+    with pytest.raises(ShapeError, match="random_bits: size -1"):
+        Tensor.random_bits(-1)
+    assert sorted(Tensor.randperm(3).tolist()) == [0, 1, 2]

@@ -3,9 +3,10 @@ of both signs, equal elements, odd sizes; and how often memory is read."""
 
 import numpy as np
 import pytest
+import torch
 from tensor.check import has_large_sizes, value
 
-from tinygrad import GlobalCounters, Tensor
+from tinygrad import GlobalCounters, Tensor, TinyJit
 from tinygrad.engine.digits import places_in_order
 
 SHAPES = [(1,), (7,), (1000,), (3, 257), (5, 40, 6)]
@@ -114,3 +115,30 @@ def test_a_position_takes_one_pass_over_memory(shape, axis):
     x.argmax(axis).realize()
     if has_large_sizes():
         assert GlobalCounters.global_mem - before < 1.02 * 4 * x.numel()
+
+
+FOUND = {  # what has a value and its place
+    "sort": lambda x: x.sort(-1),
+    "topk": lambda x: x.topk(2, -1),
+    "kthvalue": lambda x: x.kthvalue(2, -1),
+    "median": lambda x: x.median(-1),
+    "nanmedian": lambda x: x.nanmedian(-1),
+    "mode": lambda x: x.mode(-1),
+    "cummax": lambda x: x.cummax(-1),
+    "cummin": lambda x: x.cummin(-1),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_results_have_pytorchs_names(name):
+    find, data = FOUND[name], [[3.0, 1.0, 3.0, 2.0], [2.0, 5.0, 2.0, 4.0]]
+    theirs = find(torch.tensor(data))
+    for found in (find(Tensor(data)), find(Tensor(data).realize()), TinyJit(find)(Tensor(data))):
+        assert found.values.tolist() == found[0].tolist() == theirs.values.tolist()
+        assert found.indices.tolist() == found[1].tolist()
+    assert name == "mode" or found[1].shape == theirs.indices.shape
+
+
+def test_results_are_tuples():
+    values, places = Tensor([3, 1]).sort()
+    assert (values.tolist(), places.tolist()) == ([1, 3], [1, 0])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tensor.check import value
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.settings import Context
 from tinygrad.tensor import Tensor
@@ -446,3 +447,30 @@ def test_what_others_call_otherwise_is_named():
         with pytest.raises((TypeError, AttributeError, ArgumentError), match=words):
             function()
     assert not hasattr(t, "no_such_thing") and copy.deepcopy(t).tolist() == M.tolist()
+
+
+AS_PYTORCH_HAS_IT = {  # what `to` takes → dtype, device
+    "a dtype": (lambda x: x.to(dtypes.float64), "double", "CPU"),
+    "a dtype by name": (lambda x: x.to(dtype=dtypes.float64), "double", "CPU"),
+    "a device and a dtype": (lambda x: x.to("PYTHON", dtypes.int8), "char", "PYTHON"),
+    "both by name": (lambda x: x.to(device="PYTHON", dtype="int8"), "char", "PYTHON"),
+    "a tensor": (
+        lambda x: x.to(Tensor([1], dtype=dtypes.int64, device="PYTHON")),
+        "long",
+        "PYTHON",
+    ),
+    "a dtype, and it stays": (lambda x: x.to("PYTHON").to(dtypes.int8), "char", "PYTHON"),
+    "a dtype, and it stays cut": (
+        lambda x: x.to(("CPU", "CPU:1")).to(dtypes.int8),
+        "char",
+        ("CPU", "CPU:1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AS_PYTORCH_HAS_IT)
+def test_to_takes_dtypes(name):
+    move, dtype, device = AS_PYTORCH_HAS_IT[name]
+    moved = move(Tensor([1.0, 2.0], device="CPU"))
+    assert (moved.dtype.name, moved.device) == (dtype, device)
+    assert moved.tolist() == [1, 2]

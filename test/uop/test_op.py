@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import VerifyError
+from tinygrad.base.errors import DTypeError, VerifyError
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.infer import SHAPE_RULES
 from tinygrad.uop.node import UOp
@@ -44,7 +44,7 @@ def test_each_op_has_exactly_one_row_in_order():
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.op.name)
 def test_row_is_whole(row):
-    assert row.dtype in ("first", "last", "bool", "void", "given")
+    assert row.dtype in ("first", "bits", "last", "bool", "void", "given")
     assert row.shape in SHAPE_RULES
     assert row.sentence.endswith(".") and row.algebra <= {
         "commutative",
@@ -283,6 +283,7 @@ WRONG = [
     ("takes 2 sources, has 1", "kernel", UOp(Ops.ADD, INT, (x,))),
     ("its first source", "kernel", UOp(Ops.ADD, dtypes.int64, (x, x))),
     ("its last source", "kernel", UOp(Ops.WHERE, INT, (x < 3, f, f))),
+    ("which has no bits", "kernel", UOp(Ops.SHR, dtypes.float32, (f, x))),
     ("compares, but has", "kernel", UOp(Ops.CMPLT, INT, (x, x))),
     ("sources are", "kernel", UOp(Ops.ADD, INT, (x, y))),
     ("sources have shapes", "tensor", UOp(Ops.ADD, INT, (tensor, tensor.const_like(1).src[0]))),
@@ -293,6 +294,13 @@ WRONG = [
 def test_verify_catches(message, stage, node):
     with pytest.raises(VerifyError, match=message):
         verify(node, stage)
+
+
+@pytest.mark.parametrize("op", [Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR])
+def test_floats_have_no_bits(op):
+    """A shift of floats was a rule's endless loop, the others a compiler's syntax error."""
+    with pytest.raises(DTypeError, match=f"{op!r}: of {f.dtype!r}; legal are"):
+        f.alu(op, f)
 
 
 RIGHT = [("kernel", (x + 1) < 3), ("tensor", tensor + 1), ("kernel", i * 4), ("linear", x << 3)]

@@ -111,6 +111,12 @@ def test_circle_is_reported(bottom_up):
         graph_rewrite(a + b, circle, bottom_up=bottom_up)
 
 
+def test_growth_is_reported():
+    grows = PatternMatcher([(UPat(Ops.MUL, src=(X, Y)), lambda x, y: (x * (y + 1)) + 1)])
+    with pytest.raises(VerifyError, match="end"):
+        graph_rewrite(a * b, grows)
+
+
 def test_listeners_hear_and_origins_stay():
     heard = []
     node = a + 0

@@ -18,6 +18,7 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
+from tinygrad.base.helpers import argfix, plain
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
 
@@ -75,6 +76,17 @@ def check_types(
             raise error(f"{operation}: {value!r} of type {kind}; legal are {legal}")
 
 
+def number_of(value: Any) -> Any:
+    """A tensor or an array of one number as that number, which is read."""
+    is_one = getattr(value, "ndim", 1) == 0 and not isinstance(value, UOp)
+    return value.item() if is_one else plain(value)
+
+
+def given_sizes(*given: Any) -> tuple[Any, ...]:
+    """Sizes, or one tuple of them."""
+    return tuple([n if type(n) is int else number_of(n) for n in argfix(*given)])
+
+
 def told(
     function: Callable[..., Any], called: str, given: Any, named: Any, error: Exception
 ) -> TinygradError | None:
@@ -109,7 +121,9 @@ def wrong_type(
         hint = meaning(text, function)
         for one in each:
             if name == "self" and text == "Any":
-                text, fitting = "Tensor", hasattr(type(one), function.__name__)
+                is_one_of_python = type(one).__module__ == "builtins"  # a list sorts, a str splits
+                has_it = hasattr(type(one), function.__name__) and not is_one_of_python
+                text, fitting = "Tensor", has_it or not failed
             else:
                 fitting = one is parameter.default or fits(one, hint)
                 fitting = fitting or (not failed and _holds_one(one, hint))

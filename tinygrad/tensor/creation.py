@@ -30,7 +30,7 @@ from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.arguments import check_number_from, check_types
+from tinygrad.tensor.arguments import check_number_from, check_types, given_sizes, number_of
 from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -53,7 +53,7 @@ def checked_dtype(dtype: DTypeLike) -> DType:
 
 def checked_shape(operation: str, *shape: Any) -> Shape:
     """`shape` as one tuple; ShapeError for a size that is negative or not whole."""
-    sizes: Shape = argfix(*shape)
+    sizes: Shape = given_sizes(*shape)
     for n in sizes:
         if isinstance(n, bool) or not isinstance(n, (int, UOp)) or (isinstance(n, int) and n < 0):
             raise ShapeError(f"{operation}: size {n!r} in {sizes}; legal are whole numbers from 0")
@@ -417,7 +417,7 @@ class Creation(Core):
     @classmethod
     def arange(
         cls,
-        start: Any,
+        start: Any = None,
         stop: Any = None,
         step: Any = 1,
         dtype: DTypeLike | None = None,
@@ -428,9 +428,9 @@ class Creation(Core):
         >>> Tensor.arange(3).tolist(), Tensor.arange(5, 0, -2).tolist()
         ([0, 1, 2], [5, 3, 1])
         """
-        start, stop, step = plain(start), plain(stop), plain(step)
-        if stop is None:
-            start, stop = 0, start
+        start, stop, step = number_of(start), number_of(stop), number_of(step)
+        if start is None or stop is None:  # one of the two is the end
+            start, stop = 0, start if stop is None else stop
         check_types("arange", (start, stop, step), (int, float, UOp), "numbers")
         if not all(isinstance(v, UOp) or math.isfinite(v) for v in (start, stop, step)):
             raise ArgumentError(

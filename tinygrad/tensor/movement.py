@@ -10,7 +10,7 @@ from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.schedule.in_parts import concatenated
-from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
+from tinygrad.tensor.arguments import check_choice, check_number_from, check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
     Shape,
@@ -45,7 +45,7 @@ class Movement(Conversion):
         >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
         [[1, 2], [3, 4]]
         """
-        given = argfix(shape, *more)
+        given = given_sizes(shape, *more)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
         check_types("reshape", sizes, (int, UOp), "whole numbers", ShapeError)
         unknown = [i for i, n in enumerate(sizes) if n == -1]
@@ -87,7 +87,7 @@ class Movement(Conversion):
         >>> Tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
-        given = argfix(shape, *more)
+        given = given_sizes(shape, *more)
         check_types("expand", given, (int, UOp, NoneType), "whole numbers", ShapeError)
         if len(given) < self.ndim:
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
@@ -382,7 +382,7 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).repeat(2, 2).tolist()
         [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
-        counts = argfix(repeats, *more)
+        counts = given_sizes(repeats, *more)
         check_types("repeat", counts, (int, UOp), "whole numbers", ArgumentError)
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat: {counts} of {self.shape}; legal is a number for each axis")
@@ -529,7 +529,7 @@ class Movement(Conversion):
         [[[1], [2]], [[3], [3]]]
         """
         check_choice("meshgrid", "indexing", indexing, ("ij", "xy"))
-        parts = (self, *others)
+        parts = tensors_of("meshgrid", self, others)
         if len(parts) == 1:
             return parts
         order = [1, 0, *range(2, len(parts))] if indexing == "xy" else list(range(len(parts)))

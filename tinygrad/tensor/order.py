@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from operator import itemgetter
+from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
@@ -14,6 +15,15 @@ from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most
+
+
+class Found(tuple[Any, Any]):
+    """What was found along an axis, and where: `values, indices = x.sort()`, or by these names."""
+
+    __slots__ = ()
+    values = property(itemgetter(0))
+    indices = property(itemgetter(1))
+
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
@@ -59,13 +69,13 @@ class Order(Conv):
         """
         at = axis_of(axis, self.ndim, "cummax")
         if self.ndim == 0:
-            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
+            return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         top, size = self._running("max", at), self.shape[at]
         count = self._along(at, self._counting(size, self.device))
         if fits(self, size):
-            return top, places_of(words(ranks(self), count)._running("max", at))
+            return Found((top, places_of(words(ranks(self), count)._running("max", at))))
         fresh = self.eq(top) | (self.isnan() & top.isnan())
-        return top, fresh.where(count, 0)._running("max", at)
+        return Found((top, fresh.where(count, 0)._running("max", at)))
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
         """The smallest of this and all before along `axis`, and where it was (the latest).
@@ -74,7 +84,7 @@ class Order(Conv):
         [[3, 1, 1], [0, 1, 1]]
         """
         top, places = self._opposite().cummax(axis)
-        return top._opposite(), places
+        return Found((top._opposite(), places))
 
     @wide
     def logcumsumexp(self, axis: int = 0) -> Self:
@@ -107,14 +117,14 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "sort")
         if self.ndim == 0:
-            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
+            return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         x = self.movedim(axis, -1)
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)
         else:
             places = in_order(x, descending)
             values = x.gather(-1, places)
-        return values.movedim(-1, axis), places.movedim(-1, axis)
+        return Found((values.movedim(-1, axis), places.movedim(-1, axis)))
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """Where each element of the sorted tensor was.
@@ -137,9 +147,9 @@ class Order(Conv):
         if not 0 <= k <= most(size):
             raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most(size)}")
         if self.ndim == 0:
-            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
+            return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
         if not isinstance(size, int):  # it may have fewer now
             places = places._from(legal_index(places._node, size, axis))
-        return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
+        return Found((x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)))

@@ -103,7 +103,8 @@ class Random(Order):
         >>> Tensor.random_bits(3).dtype
         dtypes.uint
         """
-        return cls._of_bits((num,), cls._place(device), more, UOp.cast, dtypes.uint32)
+        sizes = checked_shape("random_bits", num)
+        return cls._of_bits(sizes, cls._place(device), more, UOp.cast, dtypes.uint32)
 
     def threefry(self, seed: Self) -> Self:
         """64 random bits from each counter (this) and key, both uint64.
@@ -313,8 +314,8 @@ class Random(Order):
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
-        checked_shape("randperm", n)
-        order = cls.random_bits(n, device, **more).argsort()
+        (size,) = checked_shape("randperm", n)
+        order = cls.random_bits(size, device, **more).argsort()
         return order.cast(checked_dtype(dtype or dtypes.default_int))
 
     def bernoulli(self, p: float | None = None, **more: Any) -> Self:

@@ -334,7 +334,7 @@ def _remembered(
         return None
     finally:
         computing.recorder = before
-    container = type(result) if type(result) in (tuple, list) else None
+    container = type(result) if isinstance(result, (tuple, list)) else None
     made = list(result) if container else [result]
     tensors = list(_all(Core, values))
     given = set(map(id, tensors))

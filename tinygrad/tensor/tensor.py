@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, FileError, ShapeError
 from tinygrad.base.later import later
 from tinygrad.engine.devices import Device
@@ -144,14 +144,23 @@ class Tensor(InPlace):
 
     # ---- devices ---------------------------------------------------------------------------------
 
-    def to(self, device: str | tuple[str, ...] | None) -> Self:
+    def to(self, device: Any = None, dtype: DTypeLike | None = None) -> Self:
         """The same value on another device; on each of several, of a tuple; itself if it is there.
+        With a `dtype`, or one in the device's place, cast; beside a tensor, as that one is.
 
         >>> Tensor([1]).to("CPU").device
         'CPU'
+        >>> Tensor([1]).to(dtypes.int8).dtype
+        dtypes.char
         >>> Tensor([1]).to(("CPU", "CPU:1")).device
         ('CPU', 'CPU:1')
         """
+        if isinstance(device, Tensor):
+            device, dtype = device.device, device.dtype if dtype is None else dtype
+        elif isinstance(device, DType):
+            device, dtype = None, device
+        if dtype is not None:
+            return self.cast(dtype).to(self.device if device is None else device)
         if isinstance(device, (tuple, list)):
             return self.shard(device)
         name = Device.canonicalize(device)

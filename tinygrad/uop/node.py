@@ -265,6 +265,8 @@ class UOp(Questions):
             src = _as_sizes(src)
         row = ROW[op].dtype
         dtype = dtypes.bool if row == "bool" else src[-1 if row == "last" else 0].dtype
+        if row == "bits" and dtypes.is_float(dtype):
+            raise DTypeError(f"{op!r}: of {dtype!r}; legal are ints and bools")
         if row == "bool" and self.dtype.count > 1:
             dtype = dtypes.bool.vec(self.dtype.count)
         made = UOp(op, dtype, src)

@@ -130,8 +130,8 @@ class Ops(IntEnum):
 class Row:
     """One op. `arity` None: any number of sources.
 
-    dtype: "first" that of source 0 · "last" that of the last source · "bool" · "void" · "given"
-           by the builder.
+    dtype: "first" that of source 0 · "bits" the same, which is no float · "last" that of the last
+           source · "bool" · "void" · "given" by the builder.
     shape: "same" all sources have one shape, and so has the result · "none" has no shape ·
            "scalar" () · or the name of a rule in `infer.SHAPE_RULES`.
     algebra: any of commutative, associative, idempotent; `identity` is its neutral element.
@@ -403,11 +403,11 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.CMPLT, 2, "bool", "same", "Less than; false with NaN.", lambda a, b: a < b),
     Row(Ops.CMPNE, 2, "bool", "same", "Not equal; true with NaN.", lambda a, b: a != b, _COMMUTES),
     Row(Ops.CMPEQ, 2, "bool", "same", "Equal; false with NaN.", lambda a, b: a == b, _COMMUTES),
-    Row(Ops.AND, 2, "first", "same", "Bits of both.", lambda a, b: a & b, _LATTICE, -1),
-    Row(Ops.OR, 2, "first", "same", "Bits of either.", lambda a, b: a | b, _LATTICE, 0),
-    Row(Ops.XOR, 2, "first", "same", "Bits that differ.", lambda a, b: a ^ b, _RING, 0),
-    Row(Ops.SHL, 2, "first", "same", "Bits moved up; by the width or more 0.", shift_left),
-    Row(Ops.SHR, 2, "first", "same", "Bits moved down; by the width or more 0.", shift_right),
+    Row(Ops.AND, 2, "bits", "same", "Bits of both.", lambda a, b: a & b, _LATTICE, -1),
+    Row(Ops.OR, 2, "bits", "same", "Bits of either.", lambda a, b: a | b, _LATTICE, 0),
+    Row(Ops.XOR, 2, "bits", "same", "Bits that differ.", lambda a, b: a ^ b, _RING, 0),
+    Row(Ops.SHL, 2, "bits", "same", "Bits moved up; by the width or more 0.", shift_left),
+    Row(Ops.SHR, 2, "bits", "same", "Bits moved down; by the width or more 0.", shift_right),
     Row(Ops.THREEFRY, 2, "first", "same", "Random bits of (counter, key), uint64.", threefry),
     Row(Ops.WHERE, 3, "last", "same", "Bool 0 chooses 1 or 2.", lambda c, a, b: a if c else b),
     Row(Ops.MULACC, 3, "first", "same", "a*b + c, rounded once.", lambda a, b, c: a * b + c),

@@ -16,6 +16,8 @@ Listener = Callable[[UOp, UOp, str], None]
 listeners: list[Listener] = []
 """Called with (before, after, rule's name) for each rewrite, in order."""
 
+DEEPEST = 1000  # replacements inside of replacements: kernels have ten
+
 
 # how far a node on the stack is: not looked at, its sources are done, its replacement is done
 _NEW, _READY, _REPLACED = range(3)
@@ -33,7 +35,8 @@ def graph_rewrite(
     By default sources are rewritten before the node that uses them, and the result of a rule is
     rewritten in turn. With `bottom_up` (tinygrad's name: its graphs grow downward) a node is
     rewritten before its sources, and is not tried again once its sources have changed. A rule that
-    takes `ctx` gets it. VerifyError if rewriting returns to a node that it started from.
+    takes `ctx` gets it. VerifyError if rewriting returns to a node that it started from, or goes
+    on growing.
     """
     done: dict[UOp, UOp] = {}
     waiting: set[UOp] = set()  # nodes whose replacement is being rewritten
@@ -55,6 +58,8 @@ def graph_rewrite(
                 continue
             if made in waiting:
                 raise VerifyError(f"{name or 'rewrite'}: rules go in a circle at {made!r}")
+            if len(waiting) > DEEPEST:
+                raise VerifyError(f"{name or 'rewrite'}: rules don't come to an end at {node.op!r}")
             waiting.add(node)
             stack.append((node, _REPLACED, made))
             stack.append((made, _NEW, made))
@@ -78,7 +83,7 @@ def _once(node: UOp, pm: PatternMatcher, ctx: Any) -> UOp | None:
 
 def _settle(node: UOp, pm: PatternMatcher, ctx: Any) -> UOp:
     """`node` rewritten by itself until nothing fits."""
-    for _ in range(1000):
+    for _ in range(DEEPEST):
         made = _once(node, pm, ctx)
         if made is None:
             return node

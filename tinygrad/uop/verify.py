@@ -60,8 +60,10 @@ def _problem(node: UOp, stage: str) -> str | None:
     sources = 1 if node.op in SIZED else len(node.src)
     if row.arity is not None and sources != row.arity and stage != "linear":
         return f"takes {row.arity} sources, has {len(node.src)}"
-    if row.dtype == "first" and node.src and node.dtype is not node.src[0].dtype:
+    if row.dtype in ("first", "bits") and node.src and node.dtype is not node.src[0].dtype:
         return f"has {node.dtype!r}, its first source {node.src[0].dtype!r}"
+    if row.dtype == "bits" and dtypes.is_float(node.dtype):
+        return f"has {node.dtype!r}, which has no bits"
     if row.dtype == "last" and node.dtype is not node.src[-1].dtype:
         return f"has {node.dtype!r}, its last source {node.src[-1].dtype!r}"
     if row.dtype == "bool" and node.dtype.scalar() is not dtypes.bool:

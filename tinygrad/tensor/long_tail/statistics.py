@@ -14,6 +14,7 @@ from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.creation import LISTS, DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.products import Products
+from tinygrad.tensor.order import Found
 from tinygrad.tensor.ranking import ranks
 from tinygrad.tensor.reduction import Axis
 from tinygrad.uop.infer import most
@@ -141,8 +142,7 @@ class Statistics(Products):
         check_number_from("kthvalue", "k", k, 1, most(x.shape[-1]))
         values, places = x.topk(k, largest=False)
         out = (t._cut(t.ndim - 1, k - 1, k).squeeze(-1) for t in (values, places))
-        found, at = (t._restored(dim, keepdim, axis, self.shape) for t in out)
-        return found, at
+        return Found(t._restored(dim, keepdim, axis, self.shape) for t in out)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle one of all, or along `dim`, then with where it was; of two the lower. NaN if
@@ -177,8 +177,8 @@ class Statistics(Products):
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
         found = (t.gather(-1, rank.unsqueeze(-1)).squeeze(-1) for t in x.sort(-1))
-        values, places = (t._restored(dim, keepdim, axis, self.shape) for t in found)
-        return values if dim is None else (values, places)
+        made = Found(t._restored(dim, keepdim, axis, self.shape) for t in found)
+        return made.values if dim is None else made
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """The most frequent along `dim`, the smallest of those, and where it was last.
@@ -197,8 +197,7 @@ class Statistics(Products):
         start = (fresh.cast(dtypes.int32).pad((*pads, (1, 0))) * count).cummax(-1)[0]
         best = (count - start).argmax(-1).unsqueeze(-1)  # the end of the first longest run
         found, at = (t.gather(-1, best).squeeze(-1) for t in (values, places))
-        found, at = (t._restored(dim, keepdim, axis, self.shape) for t in (found, at))
-        return found, at
+        return Found(t._restored(dim, keepdim, axis, self.shape) for t in (found, at))
 
     def quantile(
         self,
