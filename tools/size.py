@@ -25,12 +25,12 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 805,
-    "uop": 1985,
+    "uop": 1990,
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3785,
     "loops": 5460,
-    "codegen": 5665,
+    "codegen": 5670,
     "backends/*": 3065,
     "engine": 5355,
     "tensor/*": 6715,
