@@ -62,6 +62,12 @@ def total(rows, columns, axis, monoid="add", dtype=dtypes.float32):
     return out((shape[1 - axis],), value, loops[0])
 
 
+def sum_of_rows_and_columns(rows, depth, dtype=dtypes.float32):
+    i, r = loop(rows, "i0"), loop(depth, "k0")
+    row, column = at(1, (rows, depth), i, r, dtype=dtype), at(2, (depth, rows), r, i, dtype=dtype)
+    return out((rows,), (row * column).reduce("add", r), i)
+
+
 def whole_sum(*shape):
     loops = [loop(n, f"k{i}") for i, n in enumerate(shape)]
     value = at(1, shape, *loops).reduce("add", *loops)

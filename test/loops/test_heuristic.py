@@ -39,6 +39,8 @@ SOME = {
     "sum of columns": kernels.total(70, 133, 0),
     "max of columns of int64": kernels.total(33, 70, 0, "max", dtypes.int64),
     "sum of half": kernels.total(5, 300, 1, dtype=dtypes.half),
+    "rows by columns": kernels.sum_of_rows_and_columns(37, 70),
+    "rows by columns of int8": kernels.sum_of_rows_and_columns(70, 33, dtypes.int8),
     "whole sum": kernels.whole_sum(9, 50),
     "transpose": kernels.transpose(33, 70),
     "transpose of int8": kernels.transpose(70, 90, dtypes.int8),
@@ -179,6 +181,14 @@ def test_a_diagonal_of_scores_does_not_keep_them_from_being_a_product():
     asts = [step.ast for step in plan(structure_of([loss.uop]).sink).steps]
     staged = [step[3] for ast in asts for step in schedule(ast, kernels.WIDE)[1] if "stage" in step]
     assert "pb1" in staged
+
+
+def test_columns_that_a_sum_reads_beside_rows_are_squares_of_vectors():
+    recipe = schedule(kernels.sum_of_rows_and_columns(1000, 900), kernels.WIDE)[1]
+    assert recipe[:2] == (
+        ("split", "k0", 16, "k0v", "LOOP", "VECTOR"),
+        ("split", "i0", 16, "i0u", "LOOP", "UNROLL"),
+    )
 
 
 def test_rows_as_long_as_a_variable_are_vectors():
