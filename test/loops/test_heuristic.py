@@ -59,6 +59,7 @@ SOME = {
     **{f"combined, {how}": kernels.combined(13, 40, 70, how) for how in kernels.COMBINED},
     "combined, long": kernels.combined(13, 40, 333, "squares", b_t=False),
     "combined, long maximum": kernels.combined(30, 40, 333, "largest sum"),
+    "softmax of a transpose": kernels.softmax_of_a_transpose(70, 37),
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
@@ -189,6 +190,13 @@ def test_columns_that_a_sum_reads_beside_rows_are_squares_of_vectors():
         ("split", "k0", 16, "k0v", "LOOP", "VECTOR"),
         ("split", "i0", 16, "i0u", "LOOP", "UNROLL"),
     )
+
+
+def test_a_softmax_of_a_transpose_keeps_a_block_of_rows_in_order():
+    recipe = schedule(kernels.softmax_of_a_transpose(1000, 900), kernels.WIDE)[1]
+    stages = [(row[3], row[2]) for row in recipe if row[0] == "stage"]
+    assert stages == [("sum1", ("i0b",)), ("row1", ("i0b", "k1"))]
+    assert ("split", "row1.i0bi", 16, "row1.i0bu", "LOOP", "UNROLL") in recipe
 
 
 def test_rows_as_long_as_a_variable_are_vectors():
