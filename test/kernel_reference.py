@@ -243,6 +243,7 @@ FAST = {
     Ops.SQRT: np.sqrt,
     Ops.RECIP: np.reciprocal,
     Ops.TRUNC: np.trunc,
+    Ops.ROUND: np.rint,
 }
 
 

@@ -286,6 +286,7 @@ RULES: dict[Ops, Callable[..., Any]] = {
     Ops.SQRT: _function(np.sqrt),
     Ops.RECIP: _arithmetic(lambda a: 1 / a),
     Ops.TRUNC: _arithmetic(np.trunc),
+    Ops.ROUND: _arithmetic(np.rint),
     Ops.ADD: _arithmetic(np.add),
     Ops.MUL: _arithmetic(np.multiply),
     Ops.FDIV: _arithmetic(np.divide),

@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 805,
-    "uop": 1990,
+    "uop": 1995,
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3785,
-    "loops": 5460,
-    "codegen": 5680,
+    "loops": 5485,
+    "codegen": 5690,
     "backends/*": 3065,
     "engine": 5355,
-    "tensor/*": 6735,
+    "tensor/*": 6730,
 }
-CORE_BUDGET = 34_340  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_375  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

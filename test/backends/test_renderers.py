@@ -269,6 +269,7 @@ def test_float_functions(width):
     rows = {
         Ops.SQRT: np.sqrt,
         Ops.TRUNC: np.trunc,
+        Ops.ROUND: np.rint,
         Ops.RECIP: lambda x: np.array(1, x.dtype) / x,
     }
     for dtype in FLOATS:

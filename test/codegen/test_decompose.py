@@ -128,6 +128,7 @@ MACHINE = {
     Ops.FDIV: operator.truediv,
     Ops.SQRT: np.sqrt,
     Ops.TRUNC: np.trunc,
+    Ops.ROUND: np.rint,
     Ops.MAX: maximum,
     Ops.CMPLT: operator.lt,
     Ops.CMPNE: operator.ne,
@@ -165,8 +166,7 @@ def execute(node, target, inputs):
         elif n.op is Ops.BITCAST:
             values[n] = src[0].view(native)
         else:
-            assert n.op in (Ops.TRUNC, Ops.MULACC) or n.op.name not in ("TRUNC", "MULACC")
-            assert n.op not in (Ops.TRUNC, Ops.MULACC) or n.op.name in target.native
+            assert n.op not in (Ops.TRUNC, Ops.ROUND, Ops.MULACC) or n.op.name in target.native
             assert n.src[0].dtype is not dtypes.bool or n.op in ON_BOOL, n.op
             assert n.op is not Ops.MULACC or dtypes.is_float(n.dtype)
             values[n] = MACHINE[n.op](*src)
@@ -439,10 +439,14 @@ def test_powers_of_special_values(kind, target):
 
 @TARGETS
 @pytest.mark.parametrize("kind", (np.float32, np.float64))
-def test_truncation(kind, target):
+@pytest.mark.parametrize("op, numpy", ((Ops.TRUNC, np.trunc), (Ops.ROUND, np.rint)))
+def test_whole_numbers(op, numpy, kind, target):
     x = np.concatenate((random_bits(kind, 20_000), grid(kind, -3, 70), edges(kind)))
+    x = np.concatenate(
+        (x, np.arange(-9, 9, 0.5, kind), np.array([2**23 - 0.5, 2.0**52 - 0.5], kind))
+    )
     with np.errstate(all="ignore"):
-        found, wanted = run(unary(Ops.TRUNC), x, target=target), np.trunc(x)
+        found, wanted = run(unary(op), x, target=target), numpy(x)
     assert np.array_equal(found, wanted, equal_nan=True)
     assert (np.signbit(found) == np.signbit(wanted))[~np.isnan(x)].all()
 
@@ -762,7 +766,9 @@ def test_a_large_kernel_is_decomposed_once():
 
 
 def test_what_is_native_stays():
-    native = Target("N", dtypes=WIDE, native=frozenset(("EXP2", "SIN", "POW", "TRUNC", "RECIP")))
-    for op in (Ops.EXP2, Ops.SIN, Ops.TRUNC, Ops.RECIP):
+    native = Target(
+        "N", dtypes=WIDE, native=frozenset(("EXP2", "SIN", "POW", "TRUNC", "ROUND", "RECIP"))
+    )
+    for op in (Ops.EXP2, Ops.SIN, Ops.TRUNC, Ops.ROUND, Ops.RECIP):
         before = kernel(unary(op), [dtypes.float32], 8)
         assert decompose(before, native) is before

@@ -62,6 +62,21 @@ def total(rows, columns, axis, monoid="add", dtype=dtypes.float32):
     return out((shape[1 - axis],), value, loops[0])
 
 
+def sum_of_rows_and_columns(rows, depth, dtype=dtypes.float32):
+    i, r = loop(rows, "i0"), loop(depth, "k0")
+    row, column = at(1, (rows, depth), i, r, dtype=dtype), at(2, (depth, rows), r, i, dtype=dtype)
+    return out((rows,), (row * column).reduce("add", r), i)
+
+
+def softmax_of_a_transpose(rows, width):
+    """Of a transposed matrix: its rows are columns in memory."""
+    i, j, first, second = named(i0=rows, i1=width, k0=width, k1=width)
+    shape = (width, rows)
+    top = at(1, shape, first, i).reduce("max", first)
+    total = (at(1, shape, second, i) - top).alu(Ops.EXP2).reduce("add", second)
+    return out((rows, width), (at(1, shape, j, i) - top).alu(Ops.EXP2) / total, i, j)
+
+
 def whole_sum(*shape):
     loops = [loop(n, f"k{i}") for i, n in enumerate(shape)]
     value = at(1, shape, *loops).reduce("add", *loops)

@@ -39,6 +39,8 @@ SOME = {
     "sum of columns": kernels.total(70, 133, 0),
     "max of columns of int64": kernels.total(33, 70, 0, "max", dtypes.int64),
     "sum of half": kernels.total(5, 300, 1, dtype=dtypes.half),
+    "rows by columns": kernels.sum_of_rows_and_columns(37, 70),
+    "rows by columns of int8": kernels.sum_of_rows_and_columns(70, 33, dtypes.int8),
     "whole sum": kernels.whole_sum(9, 50),
     "transpose": kernels.transpose(33, 70),
     "transpose of int8": kernels.transpose(70, 90, dtypes.int8),
@@ -57,6 +59,7 @@ SOME = {
     **{f"combined, {how}": kernels.combined(13, 40, 70, how) for how in kernels.COMBINED},
     "combined, long": kernels.combined(13, 40, 333, "squares", b_t=False),
     "combined, long maximum": kernels.combined(30, 40, 333, "largest sum"),
+    "softmax of a transpose": kernels.softmax_of_a_transpose(70, 37),
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
@@ -179,6 +182,21 @@ def test_a_diagonal_of_scores_does_not_keep_them_from_being_a_product():
     asts = [step.ast for step in plan(structure_of([loss.uop]).sink).steps]
     staged = [step[3] for ast in asts for step in schedule(ast, kernels.WIDE)[1] if "stage" in step]
     assert "pb1" in staged
+
+
+def test_columns_that_a_sum_reads_beside_rows_are_squares_of_vectors():
+    recipe = schedule(kernels.sum_of_rows_and_columns(1000, 900), kernels.WIDE)[1]
+    assert recipe[:2] == (
+        ("split", "k0", 16, "k0v", "LOOP", "VECTOR"),
+        ("split", "i0", 16, "i0u", "LOOP", "UNROLL"),
+    )
+
+
+def test_a_softmax_of_a_transpose_keeps_a_block_of_rows_in_order():
+    recipe = schedule(kernels.softmax_of_a_transpose(1000, 900), kernels.WIDE)[1]
+    stages = [(row[3], row[2]) for row in recipe if row[0] == "stage"]
+    assert stages == [("sum1", ("i0b",)), ("row1", ("i0b", "k1"))]
+    assert ("split", "row1.i0bi", 16, "row1.i0bu", "LOOP", "UNROLL") in recipe
 
 
 def test_rows_as_long_as_a_variable_are_vectors():

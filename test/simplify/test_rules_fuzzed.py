@@ -171,7 +171,7 @@ def an_expression(dtype, depth, random, known):
         return inner(dtype).alu(random.choice(OF_BOOLS), inner(dtype))
     if dtypes.is_float(dtype):
         if roll < 0.3:
-            return inner(dtype).alu(random.choice((Ops.TRUNC, Ops.RECIP, Ops.SQRT)))
+            return inner(dtype).alu(random.choice((Ops.TRUNC, Ops.ROUND, Ops.RECIP, Ops.SQRT)))
         return inner(dtype).alu(random.choice(OF_FLOATS), inner(dtype))
     return inner(dtype).alu(random.choice(OF_INTS), inner(dtype))
 

@@ -167,6 +167,7 @@ def test_nothing_passes_where_nothing_should():
     for node in (
         x.detach(),
         x.trunc(),
+        x.round(),
         (x < 2.0).cast(DOUBLE),
         x.cast(dtypes.int32).cast(DOUBLE),
         x.bitcast(dtypes.int64).bitcast(DOUBLE),

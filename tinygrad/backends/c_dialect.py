@@ -48,7 +48,7 @@ C_TYPES = VECTOR_WORDS | {
 }
 
 
-C_MATH = ("INFINITY", "NAN", "sqrt", "trunc", "fma", "exp2", "log2", "sin", "pow")
+C_MATH = ("INFINITY", "NAN", "sqrt", "trunc", "rint", "fma", "exp2", "log2", "sin", "pow")
 
 
 def lanewise(names: str) -> str:

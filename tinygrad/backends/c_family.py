@@ -41,6 +41,7 @@ ON_BOOL_VECTORS = {Ops.CMPLT: "(~{0}&{1})", Ops.CMPNE: "({0}^{1})", Ops.CMPEQ: "
 FUNCTIONS = {
     Ops.SQRT: "sqrt",
     Ops.TRUNC: "trunc",
+    Ops.ROUND: "rint",
     Ops.EXP2: "exp2",
     Ops.LOG2: "log2",
     Ops.SIN: "sin",

@@ -61,7 +61,7 @@ BINARY: dict[Ops, tuple[str, str, str, str]] = {
     Ops.CMPEQ: ("fcmp oeq", "icmp eq", "icmp eq", "icmp eq"),
 }
 SHIFTS = {Ops.SHL: ("", "shl", "shl", ""), Ops.SHR: ("", "ashr", "lshr", "")}
-UNARY = {Ops.SQRT: "llvm.sqrt", Ops.TRUNC: "llvm.trunc"}
+UNARY = {Ops.SQRT: "llvm.sqrt", Ops.TRUNC: "llvm.trunc", Ops.ROUND: "llvm.roundeven"}
 INTEGER_MAX = {SIGNED: "llvm.smax", UNSIGNED: "llvm.umax"}
 # from which kind, to which kind; integers of two sizes are told apart below
 CASTS = {

@@ -72,7 +72,7 @@ ON_BOOLS = {
     Ops.CMPEQ: "({0}=={1})",
     Ops.CMPLT: "(!{0}&{1})",
 }
-FUNCTIONS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc", Ops.MULACC: "fma"}
+FUNCTIONS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc", Ops.ROUND: "round", Ops.MULACC: "fma"}
 WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
 INFINITY, NAN = 0x7F800000, 0x7FC00000
 

@@ -11,12 +11,15 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
     accumulates,
     name_of,
     own_ranges,
+    reads_of,
     role_of,
     row_padding,
     size_of,
+    step,
     stores_of,
     sums_of,
 )
@@ -229,7 +232,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         if pair is not None and (node in made or forms & {*pair, *map(below_casts, pair)}):
             products.append(pair)
     if not products:
-        return None
+        return _adjacent_rows(plan, found)
     loops = list(plan.nest("store").loops)
     loops += [r for s in plan.stages.values() for r in own_ranges(s)[:-1]]
     rows = [
@@ -243,6 +246,20 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         if not all(q in side.ranges for pair in products for side in pair)
     ]
     return rows[-1] if rows else None
+
+
+def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
+    """The loop over rows that lie side by side, element by element, as a transposed matrix's do: a
+    block of them is transposed once, and the loops inside go through it along memory."""
+    value, loop = found.value, found.loop
+    fit = 2 * plan.lanes * size_of(loop) * 4 <= room(plan.target) and not plan.target.has_groups
+    for read in reads_of(plan.below((value,))) if fit else ():
+        for rows in plan.nest("store").loops[:-1]:
+            fills = plan.lanes_within(size_of(rows)) == plan.lanes > 1
+            apart = rows is not loop and (step(read, loop) or 0) > LONGEST_STEP
+            if fills and apart and step(read, rows) == 1 and role_of(rows) == "LOOP":
+                return rows
+    return None
 
 
 def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:

@@ -198,7 +198,10 @@ def _is_mean(quotient: UOp) -> bool:
 MOST_LOOKED_AT = 64
 """Nodes that are searched: a value of more nodes isn't found to be 0."""
 
-_KEEPING_ZERO = {*(Ops.MUL, Ops.FDIV, Ops.ADD, Ops.MAX), Ops.WHERE, Ops.CAST, Ops.TRUNC, Ops.SQRT}
+_KEEPING_ZERO = {
+    *(Ops.MUL, Ops.FDIV, Ops.ADD, Ops.MAX, Ops.WHERE),
+    *(Ops.CAST, Ops.TRUNC, Ops.ROUND, Ops.SQRT),
+}
 _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 
 

@@ -499,12 +499,7 @@ class Elementwise(Movement):
             there = x * scale if decimals > 0 else x / scale
             whole = there.round()
             return (whole / scale if decimals > 0 else whole * scale).cast(self.dtype)
-        x, whole = self.detach(), 2.0 ** dtypes.finfo(self.dtype)[1]  # from there on all are
-        size = x.abs()
-        near = (size + whole) - whole  # the addition rounds
-        near = (x < 0).where(-near, near)
-        rounded = ((size < whole) & x.ne(0)).where(near, x)._node
-        return self._from(rounded.sloped(self._node, self._node.const_like(0)), self)
+        return self._unary(Ops.ROUND)
 
     # ---- comparison ------------------------------------------------------------------------------
 

@@ -314,7 +314,7 @@ def _refuse(node: UOp, g: UOp) -> Gradients:
 _CAST, _DETACH = Ops.CAST, Ops.DETACH  # asked for each node: an enum's members are slow
 _SILENT = frozenset(
     (Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.PARAM, Ops.DEFINE_VAR, Ops.BIND, Ops.UNIQUE, Ops.DEVICE)
-    + (Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
+    + (Ops.BITCAST, Ops.TRUNC, Ops.ROUND, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
     + (Ops.IDIV, Ops.MOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
 )
 _REFUSED = (frozenset(Ops) - STAGES["tensor"]) | {Ops.SINK, Ops.KERNEL, Ops.LDEXP}

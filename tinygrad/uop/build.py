@@ -142,5 +142,8 @@ class Arithmetic:
     def trunc(self) -> Self:
         return self.alu(Ops.TRUNC)
 
+    def round(self) -> Self:
+        return self.alu(Ops.ROUND)
+
     def threefry(self, key: Any) -> Self:
         return self._binary(Ops.THREEFRY, key)

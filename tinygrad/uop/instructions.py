@@ -77,6 +77,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.MULACC, "a, b, c", "a*b + c, rounded once", "native"),
     Instruction(Ops.RECIP, "a", "one over a", "native"),
     Instruction(Ops.TRUNC, "a", "a without its fraction", "native"),
+    Instruction(Ops.ROUND, "a", "the whole number next to a, halves to even", "native"),
     Instruction(Ops.EXP2, "a", "2 to the power", "native"),
     Instruction(Ops.LOG2, "a", "the logarithm to base 2", "native"),
     Instruction(Ops.SIN, "a", "the sine", "native"),

@@ -68,6 +68,7 @@ class Ops(IntEnum):
     SQRT = auto()
     RECIP = auto()
     TRUNC = auto()
+    ROUND = auto()
     ADD = auto()
     MUL = auto()
     FDIV = auto()
@@ -212,6 +213,11 @@ def multiply(a: Any, b: Any) -> Any:
 def truncate(a: float) -> float:
     """Toward zero; keeps infinities, NaN and the sign of zero."""
     return a if math.isinf(a) or a != a else math.copysign(float(math.trunc(a)), a)
+
+
+def round_to_even(a: float) -> float:
+    """The nearest whole number, halves to the even one; keeps what `truncate` keeps."""
+    return a if math.isinf(a) or a != a else math.copysign(float(round(a)), a)
 
 
 def shift_left(a: int, n: int) -> int:
@@ -374,6 +380,7 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.SQRT, 1, "first", "same", "The square root, correctly rounded.", _sqrt),
     Row(Ops.RECIP, 1, "first", "same", "One over.", lambda a: divide(1.0, a)),
     Row(Ops.TRUNC, 1, "first", "same", "Rounded toward zero.", truncate),
+    Row(Ops.ROUND, 1, "first", "same", "The nearest whole number, halves to even.", round_to_even),
     Row(Ops.ADD, 2, "first", "same", "The sum; on bool the or.", lambda a, b: a + b, _RING, 0),
     Row(Ops.MUL, 2, "first", "same", "The product; on bool the and.", multiply, _RING, 1),
     Row(Ops.FDIV, 2, "first", "same", "The float quotient, correctly rounded.", divide),

@@ -10,7 +10,7 @@ from tinygrad.base.target import ORDINARY, Target
 
 TRIPLE = "amdgcn-amd-amdhsa"
 DTYPES = frozenset(("bool", *INTEGERS, "float16", "float32", "float64"))
-NATIVE = ORDINARY | {"PICK", "TRUNC", "RECIP", "CAST_HALF", "MULACC"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "ROUND", "RECIP", "CAST_HALF", "MULACC"}
 STORAGE = DTYPES | {"bfloat16", "fp8e4m3", "fp8e5m2"}
 
 

@@ -16,7 +16,7 @@ from tinygrad.base.target import ORDINARY, Numerics, Target
 STORAGE = ("float16", "bfloat16", "fp8e4m3", "fp8e5m2")
 # OpenCL promises 3 ulp for exp2 and the like, which is less than ours give: they are not here.
 # half is converted by vload_half and vstore_half, which every device has.
-NATIVE = ORDINARY | {"PICK", "TRUNC", "RECIP", "CAST_HALF"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "ROUND", "RECIP", "CAST_HALF"}
 EXACT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 NO_WARNINGS = "-w"
 OLDEST = (1, 2)

@@ -155,7 +155,7 @@ NATIVE_OPS = {
     "MULACC": ("fma", "neon"),
     "CAST_BFLOAT": ("avx512bf16",),
     "CAST_HALF": ("f16c", "avx512fp16", "neon"),
-    "TRUNC": ("sse4.1", "neon"),
+    **dict.fromkeys(("TRUNC", "ROUND"), ("sse4.1", "neon")),
     "LDEXP": ("avx512f",),
     "VRANGE": ("avx512dq",),
     "VMIN": ("avx2",),

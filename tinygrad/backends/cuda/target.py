@@ -19,7 +19,7 @@ DTYPES = frozenset(("bool", *INTEGERS, "float16", "float32", "float64"))
 STORAGE = DTYPES | {"bfloat16", "fp8e4m3", "fp8e5m2"}
 # LLVM has no exp2 of doubles and no logarithm for this target, and the chip's own exp2 and sine
 # are not accurate enough: ours are used.
-NATIVE = ORDINARY | {"PICK", "TRUNC", "RECIP", "MULACC", "CAST_HALF"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "ROUND", "RECIP", "MULACC", "CAST_HALF"}
 
 PARAMETERS = 4096  # bytes of a kernel's parameters that every driver passes
 

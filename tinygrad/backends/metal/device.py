@@ -14,7 +14,7 @@ from tinygrad.base.target import ORDINARY, Numerics, Target
 
 COMPUTED = frozenset(("bool", *INTEGERS, "float16", "float32"))
 STORED = COMPUTED | {"bfloat16", "fp8e4m3", "fp8e5m2"}
-NATIVE = ORDINARY | {"PICK", "TRUNC", "RECIP", "CAST_HALF", "MULACC"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "ROUND", "RECIP", "CAST_HALF", "MULACC"}
 MOST_LANES = 1024  # of a group, on every GPU since Apple4 and on all of a Mac
 WITH_BFLOAT, WITH_LONG = (3, 1), (2, 3)  # versions of the language: macOS 14, macOS 11
 PROBE = "#include <metal_stdlib>\n[[kernel]] void probe(device bfloat* data [[buffer(0)]]) {}\n"

@@ -11,7 +11,7 @@ from tinygrad.base.later import later
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
 DTYPES = frozenset(("bool", *INTEGERS, "float32", "float64"))
-NATIVE = ORDINARY | {"PICK", "MULACC", "TRUNC", "RECIP", "CAST_HALF"}
+NATIVE = ORDINARY | {"PICK", "MULACC", "TRUNC", "ROUND", "RECIP", "CAST_HALF"}
 TARGET = Target(
     device="NULL",
     vector=16,

@@ -17,7 +17,7 @@ from tinygrad.base.target import ORDINARY, Numerics, Target
 
 DRIVERS = ("Vulkan", "Metal", "DX12")  # of wgpu's; OpenGL's lacks what we need
 NARROW = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
-NATIVE = ORDINARY | {"TRUNC", "RECIP"}
+NATIVE = ORDINARY | {"TRUNC", "ROUND", "RECIP"}
 NUMERICS = Numerics(nan=False, exact_division=False, subnormals=False, fused_multiply_add=False)
 SUBGROUPS = {"subgroup", "subgroups"}  # in wgpu's own words, or the standard's
 FEATURES = ("shader-f16", "timestamp-query", *SUBGROUPS)

@@ -34,7 +34,7 @@ AT_MOST_ONE = "at most one"  # a sine or cosine, once it is arithmetic
 Rule = Callable[[UOp, Target], UOp | None]
 
 FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW)
-OPTIONAL = frozenset((*FUNCTIONS, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY))
+OPTIONAL = frozenset((*FUNCTIONS, Ops.RECIP, Ops.TRUNC, Ops.ROUND, Ops.MULACC, Ops.THREEFRY))
 """Ops that stay if `Target.native` names them; all others are native anyway, or composed of native
 ones."""
 
@@ -247,16 +247,30 @@ def _saturated(a: UOp, dtype: DType) -> UOp:
 
 def _trunc(node: UOp, ctx: Target) -> UOp | None:
     """Truncates by way of an integer; a float with a fraction fits an integer of its size."""
+
+    def whole(size: UOp, limit: float) -> UOp:
+        held = (size < limit).where(size, 0.0)
+        integer = FORMATS[size.dtype].integer
+        return UOp(Ops.CAST, integer, (held,), tag=IN_RANGE).cast(size.dtype)
+
+    return _whole(node, whole)
+
+
+def _round(node: UOp, ctx: Target) -> UOp | None:
+    """The sum with a number whose last bit is a one rounds."""
+    return _whole(node, lambda size, limit: (size + limit) - limit)
+
+
+def _whole(node: UOp, whole: Callable[[UOp, float], UOp]) -> UOp:
+    """`whole(magnitude, limit)` with a's sign; from the limit on all floats are whole."""
     (a,) = node.src
     form = FORMATS.get(a.dtype)
     if form is None:
-        return a.cast(dtypes.float32).trunc().cast(a.dtype)
-    size = magnitude(a, form)
-    broken = size < (2.0**form.mantissa)
-    held = broken.where(size, 0.0)
-    whole = UOp(Ops.CAST, form.integer, (held,), tag=IN_RANGE).cast(a.dtype)
+        return a.cast(dtypes.float32).alu(node.op).cast(a.dtype)
+    size, limit = magnitude(a, form), 2.0**form.mantissa
     sign = a.bitcast(form.integer) & int(dtypes.min(form.integer))
-    return broken.where((whole.bitcast(form.integer) | sign).bitcast(a.dtype), a)
+    signed = (whole(size, limit).bitcast(form.integer) | sign).bitcast(a.dtype)
+    return (size < limit).where(signed, a)
 
 
 def _maximum(node: UOp, ctx: Target) -> UOp | None:
@@ -384,6 +398,7 @@ RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     ((Ops.SHL, Ops.SHR), _shift),
     ((Ops.CAST,), _cast),
     ((Ops.TRUNC,), _trunc),
+    ((Ops.ROUND,), _round),
     ((Ops.MAX,), _maximum),
     (FUNCTIONS, _function),
     ((Ops.RECIP,), _recip),

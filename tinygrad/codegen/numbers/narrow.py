@@ -66,7 +66,7 @@ CONVERTS = {dtypes.float16: "CAST_HALF", dtypes.bfloat16: "CAST_BFLOAT16"}
 """The name by which a target declares conversions to and from float32 that follow IEEE, including
 subnormal numbers."""
 
-EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.CHECK, Ops.STAGE, Ops.CONST))
+EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.ROUND, Ops.CHECK, Ops.STAGE, Ops.CONST))
 """Ops that return the value of a source, or a value that the narrow type has if the sources are
 narrow."""
 

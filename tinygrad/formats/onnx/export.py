@@ -481,6 +481,7 @@ ELEMENTWISE: Mapping[Ops, Elementwise] = {
     Ops.OR: _operator("BitwiseOr", for_bool="Or"),
     Ops.POW: _operator("Pow"),
     Ops.RECIP: _operator("Reciprocal"),
+    Ops.ROUND: _operator("Round"),
     Ops.SHL: _shift_left,
     Ops.SHR: _shift_right,
     Ops.SIN: _operator("Sin"),

@@ -80,12 +80,15 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
-    rows = [r for r in reductions if across in own_ranges(r)]
+    rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
-        copies = _vectors_in_flight(plan, rows, last, across)
+        squares = _are_squares(plan, rows, last)
+        copies = 1 if squares else _vectors_in_flight(plan, rows, last, across)
         for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
             spread_reduction(plan, reduction, last, copies, always=bool(rows))
-    if rows:
+    if rows and squares:
+        plan.split(name_of(last), plan.lanes, name_of(last) + "u", "LOOP", "UNROLL")
+    elif rows:
         _share_rows(plan, rows, last)
     elif across is not None:
         _transpose(plan, nest, last, across)
@@ -388,6 +391,17 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
     if in_cache and size_of(last) >= COPIES and _share(rows, last):
         name = name_of(last)
         plan.split(name, COPIES, name + "u", "LOOP", "UNROLL")
+
+
+def _are_squares(plan: Plan, rows: list[UOp], last: UOp) -> bool:
+    """Whether rows of these sums also take in columns of a buffer, which are adjacent: as many rows
+    as a vector has lanes are then summed together, and squares transposed in registers."""
+    fills = plan.lanes_within(size_of(last)) == plan.lanes > 1
+    return fills and any(
+        step(n, last) == 1 and (step(n, own_ranges(row)[-1]) or 0) > LONGEST_STEP
+        for row in rows
+        for n in _apart([row], last)
+    )
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
