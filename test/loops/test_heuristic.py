@@ -199,6 +199,16 @@ def test_a_softmax_of_a_transpose_keeps_a_block_of_rows_in_order():
     assert ("split", "row1.i0bi", 16, "row1.i0bu", "LOOP", "UNROLL") in recipe
 
 
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+def test_rows_that_lie_side_by_side_are_reduced_by_lanes(machine):
+    """A square of results would be too long a text, or make the sums again for each block."""
+    logs = Tensor.empty(300, 200).realize().T.log_softmax(1)
+    (step,) = plan(structure_of([logs.uop]).sink).steps
+    recipe = schedule(step.ast, machine)[1]
+    assert ("split", "i0", machine.lanes(4), "i0v", "LOOP", "VECTOR") in recipe
+    assert not any(step[0] == "order" for step in recipe)
+
+
 def test_rows_as_long_as_a_variable_are_vectors():
     kernel = schedule(kernels.growing_softmax(4, 4096), kernels.WIDE)[0]
     loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]

@@ -90,6 +90,8 @@ def stream(plan: Plan, nest: Nest) -> None:
         plan.split(name_of(last), plan.lanes, name_of(last) + "u", "LOOP", "UNROLL")
     elif rows:
         _share_rows(plan, rows, last)
+    elif any(across in r.ranges and last not in r.ranges for r in reductions):
+        plan.vectorise(name_of(across), 1)  # rows lie side by side, and each is reduced: by a lane
     elif across is not None:
         _transpose(plan, nest, last, across)
     elif nest.is_top and _columns(plan, nest, reductions):
