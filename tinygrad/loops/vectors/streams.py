@@ -90,8 +90,6 @@ def stream(plan: Plan, nest: Nest) -> None:
         plan.split(name_of(last), plan.lanes, name_of(last) + "u", "LOOP", "UNROLL")
     elif rows:
         _share_rows(plan, rows, last)
-    elif any(across in r.ranges and last not in r.ranges for r in reductions):
-        plan.vectorise(name_of(across), 1)  # rows lie side by side, and each is reduced: by a lane
     elif across is not None:
         _transpose(plan, nest, last, across)
     elif nest.is_top and _columns(plan, nest, reductions):
@@ -410,8 +408,12 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     """Transposes blocks of 4 x 4 squares of vectors in the order of the writes: writes past the
     caches are fast if a line is completed before many others are begun. Reads without constant
     steps along the stored row can't be transposed: there the vector runs along the reads, and the
-    writes go lane by lane."""
+    writes go lane by lane. So does it where stored rows are reduced, too: each is a lane."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
+    reductions = sums_of(plan.inline(nest.values))
+    if any(across in r.ranges and last not in r.ranges for r in reductions):
+        plan.vectorise(c, 1)
+        return
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
         return
