@@ -37,6 +37,9 @@ MONOID_OF = {
     "max": "max",
 }
 
+LISTS = (list, tuple, range)
+"""Python's sequences of indices."""
+
 
 @dataclass
 class _Selection:
@@ -164,15 +167,13 @@ class Indexing(Linalg):
             return slice(_number(item.start), _number(item.stop), _number(item.step))
         if isinstance(item, bool):  # one more axis, of one element or none
             return _OnNewAxis(self._tensor([0] if item else [], dtypes.int32))
-        is_one = not isinstance(item, (Indexing, list, tuple, range)) and not getattr(
-            item, "ndim", 0
-        )
+        is_one = not isinstance(item, (Indexing, *LISTS)) and not getattr(item, "ndim", 0)
         if is_one and hasattr(item, "__index__"):
             try:
                 return operator.index(item)
             except TypeError:  # an array
                 pass
-        is_list = isinstance(item, (list, tuple, range))
+        is_list = isinstance(item, LISTS)
         if is_list or (hasattr(item, ARRAY) and not isinstance(item, Indexing)):
             item = self._tensor(_plain(item) if is_list else item)
             if item.numel() == 0 and item.dtype is not dtypes.bool:
@@ -533,6 +534,6 @@ def side_by_side(places: list[int]) -> bool:
 
 def _plain(item: Any) -> Any:
     """Lists with single-element tensors in them as lists of numbers."""
-    if isinstance(item, (list, tuple, range)):
+    if isinstance(item, LISTS):
         return [_plain(each) for each in item]
     return item.item() if isinstance(item, Indexing) else item
