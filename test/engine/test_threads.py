@@ -124,7 +124,7 @@ def test_a_write_that_several_threads_wait_for_is_done_once(often):
 
 def test_captured_steps_of_several_threads_write_each_their_own_state(often):
     def work() -> None:
-        for _ in range(8):
+        for _ in range(30):
             state = Tensor.zeros(5).contiguous().realize()
             weight = Tensor.ones(5, requires_grad=True)
 

@@ -52,6 +52,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below, resolved
+from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -133,9 +134,9 @@ def completed(
     call, begun at `start`, left to be written among its `changes`."""
     found: list[Any] = []
     shape = flatten(result, found)
-    realize(
-        *(leaf.uop for leaf in found if isinstance(leaf, Holder)), *pending_writes(changes, start)
-    )
+    with turns.together():  # what tensors stand for is hidden while another thread is alone
+        mine = [leaf.uop for leaf in found if isinstance(leaf, Holder)]
+        realize(*mine, *pending_writes(changes, start))
     return shape, found
 
 

@@ -307,6 +307,11 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
             break
     else:
         return
+    with turns.together():
+        _compute_readers(buffers)
+
+
+def _compute_readers(buffers: Sequence[Buffer]) -> None:
     pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
     for node, _ in pairs:
         if copies_of(node):

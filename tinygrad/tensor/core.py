@@ -291,7 +291,7 @@ class Core(Holder):
                 promise = member._source
                 if isinstance(promise, Promise):  # else another thread was faster
                     member._hold_promised(promise)
-        return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
+            return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
 
     def _hold_promised(self, promise: Promise) -> None:
         """From now on this has the node that was promised, and is known to whoever must know of it:
@@ -332,7 +332,8 @@ class Core(Holder):
 
     def hold(self, node: UOp, taped: bool = False) -> None:
         """Makes this a tensor of `node`."""
-        self._uop, self._taped, self._source = node, taped, None
+        with keeping.now:
+            self._uop, self._taped, self._source = node, taped, None
         note_change(self)
 
     @property
@@ -347,10 +348,11 @@ class Core(Holder):
 
     @property
     def _family(self) -> Family:
-        found = self._kin
-        if found is None:
-            found = self._kin = Family(self)
-        return found
+        if self._kin is None:
+            with keeping.now:
+                if self._kin is None:  # else another thread was faster
+                    self._kin = Family(self)
+        return self._kin
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None:
@@ -427,7 +429,9 @@ class Core(Holder):
 
     def _become(self, other: Core) -> None:
         """Makes this the same as `other`."""
-        self._uop, self._taped, self._source = other._value, other._taped, None
+        node = other._value
+        with keeping.now:
+            self._uop, self._taped, self._source = node, other._taped, None
         self._enter(other._family)
         note_change(self)
 
@@ -467,7 +471,7 @@ class Core(Holder):
         """Makes the family views of `new`, which has the elements of its bottom `old`."""
         for member in self._members():
             if member._bottom is old:
-                member._uop = on_bottom(member._value, old, new)
+                member._show(on_bottom(member._value, old, new))
         self._family.root = None
         note_change(*self._members())
 
@@ -516,13 +520,25 @@ class Core(Holder):
         if now is not node:
             if wants_past := self._lets_go(node):
                 was, past = weakref.ref(node), past_of(node)
-            self._uop = now
+            if not self._show(now, node):
+                return self._value
             del node, below  # what nobody else holds is no part of a past
             if wants_past:
                 remember(was, now, past)
             join(bottom_of(now), self._family)
             _ = self._root
         return now
+
+    def _show(self, node: UOp, before: UOp | None = None) -> bool:
+        """Makes this stand for `node`; given `before`, only if it stands for that: another thread
+        that asks for the value may be slower than a write."""
+        with keeping.now:
+            if before is not None and (
+                isinstance(self._source, Promise) or self._uop is not before
+            ):
+                return False
+            self._uop = node
+            return True
 
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
@@ -543,8 +559,10 @@ class Core(Holder):
         Ops.COPY
         """
         promise = self._source
-        if isinstance(promise, Promise) and promise.is_computed:
-            return latest(promise.shown)
+        if isinstance(promise, Promise):
+            with keeping.now:
+                if promise.is_computed:
+                    return latest(promise.shown)
         node = self._value
         return settled(node) if self._taped else node
 

@@ -426,7 +426,7 @@ class Writing(Autograd):
         new = _laid_out(new).reshape(bottom.shape)
         for member in members:
             node = member._value
-            member._uop = on_bottom(node, _followed(node, member._bottom), new)
+            member._show(on_bottom(node, _followed(node, member._bottom), new))
             if not is_detached(node):
                 member.requires_grad = member._taped = True
         self._family.recorded = True
@@ -493,7 +493,7 @@ class Writing(Autograd):
         changed = target.assign(new)
         supersede(bottom, changed.base)
         if not is_detached(self._value):
-            self._uop = changed
+            self._show(changed)
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Makes sure that no two elements of `view` are the same one in memory: by a copy, or an
