@@ -720,3 +720,48 @@ def test_an_expression_that_is_given_a_value_has_it_alone(source):
     z.assign(x)
     x += 1
     assert z.tolist() == [0, 1, 2, 3]
+
+
+def _start(size: int) -> Tensor:
+    return Tensor.ones(size, requires_grad=True) * 1
+
+
+STORED_TOGETHER = {
+    "constants": (lambda x: Tensor.zeros(3).contiguous(), lambda x: Tensor.zeros(3).contiguous()),
+    "constants of a number": (lambda x: Tensor.ones(3) + 1, lambda x: Tensor.ones(3) + 1),
+    "starts": (lambda x: _start(3), lambda x: _start(3)),
+    "a gradient's end": (lambda x: x.detach() * 4, lambda x: x * 4),
+    "an end below": (lambda x: (x.detach() * 2).sin(), lambda x: (x * 2).sin()),
+    "one expression": (lambda x: x * 5, lambda x: x * 5),
+    "views": (lambda x: x * 6, lambda x: (x * 6).reshape(1, 3)),
+    "turned": (lambda x: (x.detach() * 7).flip(0), lambda x: (x * 7).flip(0)),
+}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("kind", STORED_TOGETHER)
+def test_what_is_computed_together_and_equal_is_written_apart(kind, first):
+    for again in range(3):  # also by a plan that is known
+        x = Tensor([1.0, 2.0, 3.0]).realize()
+        pair = [make(x) for make in STORED_TOGETHER[kind]]
+        Tensor.realize(*pair)
+        before = [each.tolist() for each in pair]
+        pair[first].assign(pair[first].detach() + 1).realize()
+        assert pair[1 - first].tolist() == before[1 - first], again
+        pair[1 - first].assign(pair[1 - first].detach() - 1).realize()
+        assert pair[first].tolist() == (Tensor(before[first]) + 1).tolist(), again
+
+
+@pytest.mark.parametrize("grad", [None, False, True])
+def test_a_captured_step_counts_in_counters_that_began_alike(grad):
+    counts = [Tensor.ones(2, requires_grad=grad) for _ in range(3)]
+
+    @TinyJit
+    def step(x):
+        for count in counts:
+            count.assign(count.detach() + 1)
+        return (x * 2).realize()
+
+    for _ in range(5):
+        step(Tensor([1.0]).realize())
+    assert [count.tolist() for count in counts] == [[6, 6]] * 3

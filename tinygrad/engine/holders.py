@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
+from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp
 
 
@@ -101,8 +102,13 @@ def ask_all() -> None:
     """Gives every holder a node, so that graphs show who reads what."""
     if Promised.some:
         Promised.some = False
-        for holder in holders:
-            _ = holder._uop
+        _ask_each()
+
+
+@turns.together()
+def _ask_each() -> None:
+    for holder in holders:
+        _ = holder._uop
 
 
 surroundings: list[tuple[Any, str]] = []

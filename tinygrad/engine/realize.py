@@ -163,10 +163,14 @@ def _is_open(node: UOp) -> bool:
 def realize(*roots: UOp) -> None:
     """Computes the roots; afterwards `latest(root)` is a view of storage."""
     wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
-    if not wanted:
-        return
+    if wanted:
+        _compute(wanted)
+
+
+@turns.together()
+def _compute(wanted: list[UOp]) -> None:
     recorder = computing.recorder
-    with turns.together(), recorder.unwatched() if recorder else contextlib.nullcontext():
+    with recorder.unwatched() if recorder else contextlib.nullcontext():
         wanted = [root for root in map(latest, wanted) if not in_memory(root)]
         nodes = nodes_below(wanted)
         if nodes_of(Ops.ASSIGN, nodes):
@@ -307,16 +311,15 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
             break
     else:
         return
-    with turns.together():
-        _compute_readers(buffers)
+    _compute_readers(buffers)
 
 
+@turns.together()
 def _compute_readers(buffers: Sequence[Buffer]) -> None:
     pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
     for node, _ in pairs:
         if copies_of(node):
-            for holder in holders:
-                holder.copy_out(node)
+            copy_out(node)
     nodes = [node for node, buffer in pairs if buffer.others or is_read(node)]
     if not nodes:
         return
@@ -325,6 +328,13 @@ def _compute_readers(buffers: Sequence[Buffer]) -> None:
     realize(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
     for node in nodes:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
+
+
+@turns.together()
+def copy_out(base: UOp) -> None:
+    """Makes the copies of parts of the version `base`, which is overwritten next."""
+    for holder in holders:
+        holder.copy_out(base)
 
 
 def pending_writes(changes: Iterable[weakref.ref[Any]], start: int) -> list[UOp]:

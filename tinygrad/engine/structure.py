@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, value_of
+from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import bits_variable, variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -70,7 +72,24 @@ class Structure:
                 same = made[node] = node.with_src(tuple(sources))
                 if same.origin is None:
                     same.origin = node.origin
-        return UOp.sink(*(made[met(root, made)] for root in self.roots))
+        return UOp.sink(*self._apart(made))
+
+    def _apart(self, made: dict[UOp, UOp]) -> list[UOp]:
+        """The roots as `made`. What differs only by what plans leave out (gradients' ends,
+        constants of their own) comes to one node; it is stored for each, so that no write to one
+        is seen by another."""
+        owners: dict[UOp, UOp] = {}
+        roots = []
+        for root in self.roots:
+            root = met(root, made)
+            base, end = stored_base(root), stored_base(made[root])
+            owner = owners.setdefault(end, base)
+            while owner is not base and end.op not in (Ops.PARAM, Ops.ASSIGN):
+                end = end.contiguous().replace(tag="own")
+                owner = owners.setdefault(end, base)
+            steps = steps_between(made[root], stored_base(made[root]))
+            roots.append(end.moved_by(steps))
+        return roots
 
     def variables(self, open_numbers: Collection[Number]) -> list[tuple[str, int]]:
         """The values of the sink's variables, and the names of those that have one."""

@@ -28,7 +28,9 @@ class Turns:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Inside, no thread is alone."""
+        """Inside, no thread is alone. As a decorator of what looks at all tensors it sees to it
+        that this lets go of them before one is: a tensor of which somebody has a copy must not be
+        overwritten, and a capture would note that."""
         depth = getattr(self._mine, "depth", 0)
         if depth == 0 and self._alone != threading.get_ident():
             with self._free:

@@ -168,27 +168,31 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
     is done the long way."""
     if capturing() or open_inputs or computing.done is not None:  # who is told wants graphs
         long_way()
-        return
-    with turns.together():
-        with keeping.now:
-            asked = _Asked(given, writes)
-            given = asked.given
-            key = (name, settings_of_plans(), *asked.key)
-            known = _known.get(key) if asked.is_clear else None
-            is_new = key not in _known
-            if known is not None and not known.is_for(asked.lines.begins):
-                known, is_new = None, True
-            if known is not None and asked.may_be_done(known):
-                _known.move_to_end(key)
-                asked.do_again(known, long_way)
-                return
-        with recording.written_down(followed=True):
-            if not asked.is_clear or not is_new:
-                long_way()
-            else:
-                _known[key] = asked.watch(long_way)
-        if asked.writes:
-            _let_go(given)
+    else:
+        _ask(name, given, long_way, writes)
+
+
+@turns.together()
+def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) -> None:
+    with keeping.now:
+        asked = _Asked(given, writes)
+        given = asked.given
+        key = (name, settings_of_plans(), *asked.key)
+        known = _known.get(key) if asked.is_clear else None
+        is_new = key not in _known
+        if known is not None and not known.is_for(asked.lines.begins):
+            known, is_new = None, True
+        if known is not None and asked.may_be_done(known):
+            _known.move_to_end(key)
+            asked.do_again(known, long_way)
+            return
+    with recording.written_down(followed=True):
+        if not asked.is_clear or not is_new:
+            long_way()
+        else:
+            _known[key] = asked.watch(long_way)
+    if asked.writes:
+        _let_go(given)
 
 
 def _let_go(given: Sequence[Any]) -> None:

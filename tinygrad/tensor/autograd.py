@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
+from tinygrad.engine.turns import turns
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.pairs import Pairs
@@ -230,6 +231,15 @@ class Autograd(Pairs):
         if gradient is None and promised_gradients(self, lambda of, by: of._gradients(by, None)):
             return self
         graph = _Graph(self._expression)
+        wanted = self._starts(graph)
+        for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
+            if node is not None:
+                tensor._add_gradient(tensor.of(node, False))
+        return self
+
+    @turns.together()
+    def _starts(self, graph: _Graph) -> list[Self]:
+        """The tensors that `backward` gives gradients to."""
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
         floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]
         wanted = [t for t in floats if t.requires_grad is True]
@@ -238,10 +248,7 @@ class Autograd(Pairs):
             some = any(is_start(t.uop) for t in wanted)
             others = [] if some else [t for t in alive if is_differentiable(t.dtype)]
             self._check_past(self._expression, wanted + others)
-        for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
-            if node is not None:
-                tensor._add_gradient(tensor.of(node, False))
-        return self
+        return wanted
 
 
 class _Graph:

@@ -23,9 +23,9 @@ from tinygrad.engine.aliases import (
     steps_between,
     writable_part,
 )
-from tinygrad.engine.holders import Promised, holders
+from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import capturing, own_copy, realize
+from tinygrad.engine.realize import capturing, copy_out, own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, noting, supersede
 from tinygrad.engine.turns import keeping
 from tinygrad.schedule.bases import is_concrete
@@ -514,8 +514,7 @@ class Writing(Autograd):
             is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
             return None if is_fixed or not is_concrete(bottom) else before
         if copies_of(bottom):
-            for holder in holders:
-                holder.copy_out(bottom)
+            copy_out(bottom)
         if is_shared(bottom, self._family):
             realize(bottom)
             self._unshare(self._bottom)
