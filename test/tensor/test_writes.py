@@ -171,6 +171,23 @@ class Program:
         name, function = self.draw.pick(COPIES)
         self.add(f"v{i}{name}", function(ours), np.array(function(theirs)))
 
+    def twins(self) -> None:
+        """Two values that are equal, and neither a view of the other."""
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        name, function = self.draw.pick(COPIES)
+        kind = self.draw(4)
+        for end in ("", self.draw.pick(("", ".detach()"))):
+            if kind == 0:
+                made = Tensor.full(theirs.shape, 7, dtype="int32").contiguous()
+                self.add(f"Tensor.full({theirs.shape}, 7)", made, np.full_like(theirs, 7))
+            elif kind == 1:
+                made = Tensor.zeros(*theirs.shape, dtype="int32") + 1
+                self.add(f"Tensor.zeros({theirs.shape}) + 1", made, np.ones_like(theirs))
+            else:
+                source = ours.detach() if end else ours
+                self.add(f"v{i}{end}{name}", function(source), np.array(function(theirs)))
+
     def pick(self) -> None:
         i = self.any()
         ours, theirs = self.pairs[i]
@@ -229,6 +246,11 @@ class Program:
         i = self.any()
         self.log.append(f"v{i}.realize()")
         self.pairs[i][0].realize()
+
+    def realize_together(self) -> None:
+        first = self.draw(len(self.pairs))
+        self.log.append(f"Tensor.realize(v{first}, ... all behind it)")
+        Tensor.realize(*[ours for ours, _ in self.pairs[first:]])
 
     def read(self) -> None:
         i = self.any()
@@ -311,6 +333,7 @@ STEPS: tuple[Callable[[Program], None], ...] = (
     Program.view,
     Program.copy,
     Program.copy,
+    Program.twins,
     Program.pick,
     Program.write,
     Program.write,
@@ -320,6 +343,7 @@ STEPS: tuple[Callable[[Program], None], ...] = (
     Program.operate,
     Program.assign,
     Program.realize,
+    Program.realize_together,
     Program.read,
     Program.forget,
 )
@@ -765,3 +789,19 @@ def test_a_captured_step_counts_in_counters_that_began_alike(grad):
     for _ in range(5):
         step(Tensor([1.0]).realize())
     assert [count.tolist() for count in counts] == [[6, 6]] * 3
+
+
+def test_a_view_of_no_elements_repeats_none():
+    x = Tensor([[1, 2], [3, 4]]) * 2
+    empty = x[:, 2:].unsqueeze(0).transpose(1, 2)
+    empty.assign(Tensor.zeros(*empty.shape, dtype="int32"))
+    assert x.tolist() == [[2, 4], [6, 8]]
+
+
+def test_a_copy_of_what_is_computed_with_it_is_written_apart():
+    x = Tensor([[0, 1, 2], [3, 4, 5]]) * 1
+    x[:, ::-1] = Tensor([[0, 1, 2], [3, 4, 5]])  # waits
+    copy = x.T.reshape(-1)
+    copy[3:4] += 3
+    assert copy.tolist() == [2, 5, 1, 7, 0, 3]
+    assert x.tolist() == [[2, 1, 0], [5, 4, 3]]

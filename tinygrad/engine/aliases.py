@@ -85,7 +85,7 @@ def is_plain_window(node: UOp) -> bool:
 
 def repeats(node: UOp, bottom: UOp) -> bool:
     """Whether several elements of the view may be the same element of the bottom."""
-    if is_plain_window(node):
+    if is_plain_window(node) or 0 in node.room:
         return False
     strides = strides_of(node, bottom)
     if strides is None:

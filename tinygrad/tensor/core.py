@@ -467,11 +467,14 @@ class Core(Holder):
         mine = [h for h in family.members if h.family is family]
         return mine  # type: ignore[return-value]
 
-    def _rebase(self, old: UOp, new: UOp) -> None:
-        """Makes the family views of `new`, which has the elements of its bottom `old`."""
-        for member in self._members():
-            if member._bottom is old:
-                member._show(on_bottom(member._value, old, new))
+    def _showing(self, bottom: UOp) -> list[tuple[Self, UOp]]:
+        """The members of the family that are views of `bottom`, and what these views are."""
+        return [(m, m._value) for m in self._members() if m._bottom is bottom]
+
+    def _rebase(self, showing: list[tuple[Self, UOp]], old: UOp, new: UOp) -> None:
+        """Makes these members views of `new`, which has the elements of their bottom `old`."""
+        for member, view in showing:
+            member._show(on_bottom(view, old, new))
         self._family.root = None
         note_change(*self._members())
 
@@ -482,7 +485,7 @@ class Core(Holder):
         bottom = self._bottom
         if bottom is not base:
             with noting():  # it keeps its value
-                self._rebase(bottom, bottom.contiguous())
+                self._rebase(self._showing(bottom), bottom, bottom.contiguous())
             leave(base, self._family)
 
     @property

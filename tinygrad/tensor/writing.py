@@ -522,8 +522,9 @@ class Writing(Autograd):
 
     def _unshare(self, base: UOp) -> None:
         """Gives this, and the views made of it, a buffer of their own."""
+        showing = self._showing(base)  # now, as what is below the base may be computed with it
         own = own_copy(base)
-        self._rebase(base, own)
+        self._rebase(showing, base, own)
         join(own, self._family)
 
 
