@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.cuts import guards_of, pieces
-from tinygrad.codegen.turns import Trip, Turns
+from tinygrad.codegen.open_loops import OpenLoops, Trip
 from tinygrad.loops.layout import (
     accumulates,
     factor_of,
@@ -90,8 +90,8 @@ class NestBuilder:
         self.root = Scope()
         self.here, self.into = self.root, self.root.items
         self.around: dict[Scope, Scope] = {}  # scope → the one around it
-        self.turns = Turns(kernel)
-        self.bound = self.turns.bound
+        self.open = OpenLoops(kernel)
+        self.bound = self.open.bound
         self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
         self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
@@ -244,7 +244,7 @@ class NestBuilder:
         if not loops:
             self.into.append(Leaf(work.kind, self._unfilled(work.needs)))
             return
-        trip = self.turns.trip(loops[0])
+        trip = self.open.trip(loops[0])
         if trip.most <= 0:
             return
         if role_of(loops[0]) in LAUNCHED:
@@ -256,7 +256,7 @@ class NestBuilder:
         """A loop in the text. If its number of turns is known, it is cut where masks begin or end,
         and a clipped last turn is a copy. So is a first turn that fills stages for the others."""
         loop, values = work.loops[0], work.needs
-        low, high, start = 0, trip.most - 1, self.turns.start(loop)
+        low, high, start = 0, trip.most - 1, self.open.start(loop)
         is_counted = not trip.ends and start is None
         if start is None and self._first_turn_fills(loop, values):
             self._copy(work, 0, trip.guarded)
@@ -349,7 +349,7 @@ class NestBuilder:
         loop, values, key = work.loops[0], work.needs, (work.needs, work.kind)
         if key not in self._guards:
             self._guards[key] = guards_of(values, work.is_stored)
-        found = pieces(loop, (low, high), self._guards[key], self.turns.known())
+        found = pieces(loop, (low, high), self._guards[key], self.open.known())
         if len(found) > 1 and self._last_turn_is_clipped(loop, low, high, values):
             begin, end = found.pop()
             found += [(begin, end - 1)] * (begin < end) + [(end, end)]
@@ -359,7 +359,7 @@ class NestBuilder:
         """Whether a loop below is cut short in the last turn only."""
         if self.copies >= MOST_COPIES:
             return False
-        known = self.turns.known()
+        known = self.open.known()
         for range_, limit in self._limits(loop, values):
             known[loop] = low, high
             if bounds(limit, known)[0] < size_of(range_):
@@ -409,7 +409,7 @@ class NestBuilder:
     def _check_whole(self, stage: UOp, loop: UOp, running: Iterable[UOp]) -> None:
         """The first turn must read as much of the stage as any later one."""
         for inner in running:
-            terms = self.turns.trims.get(name_of(inner), ((), 0, 1))[0]
+            terms = self.open.trims.get(name_of(inner), ((), 0, 1))[0]
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
                 early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(

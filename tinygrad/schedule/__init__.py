@@ -6,7 +6,7 @@
                     shard_sorting; what they do together: collectives)
     rewrites        the table of what is done to a graph before the walk:
       sorting       sorts as graphs, where a device has groups of lanes
-      turns, sums   counted loops that are one; sums of products in the form that is least work
+      scans, sums   counted loops that are one; sums of products in the form that is least work
       states, split long rows in blocks; sums in two steps
     walk            which values are stored, and which are computed where they are used
     ranges          what a kernel computes: loops, and index arithmetic

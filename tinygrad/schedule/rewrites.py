@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Callable
 
 from tinygrad.schedule.plan import Wishes
+from tinygrad.schedule.scans import joined_loops
 from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
 from tinygrad.schedule.sums import factors_apart, products_apart
-from tinygrad.schedule.turns import joined_loops
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
