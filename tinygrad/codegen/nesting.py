@@ -4,10 +4,11 @@ turns get a copy of their own. `loops/nest` describes the tree and the one rule 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import post_order
 from tinygrad.codegen.cuts import guards_of, pieces
 from tinygrad.codegen.open_loops import OpenLoops, Trip
 from tinygrad.loops.layout import (
@@ -126,35 +127,9 @@ class NestBuilder:
         filled = frozenset([stage for stage in self.closed if self._is_done(stage)])
         found = self._needs.get((value, filled))
         if found is None:
-            found = self._needs[value, filled] = tuple(self._needed(value, filled))
+            below = post_order([value], lambda node: reversed(_sources(node, filled)))
+            found = self._needs[value, filled] = tuple(filter(_is_needed, below))
         return found
-
-    def _needed(self, value: UOp, filled: frozenset[UOp]) -> Iterable[UOp]:
-        seen: set[UOp] = set()
-        stack: list[tuple[UOp, bool]] = [(value, False)]
-        while stack:
-            node, entered = stack.pop()
-            if entered:
-                if node.op in (Ops.REDUCE, Ops.STAGE, Ops.INDEX) or _is_clipped(node):
-                    yield node
-            elif node not in seen:
-                seen.add(node)
-                is_read = node.op is Ops.INDEX and node.src[0].op is Ops.STAGE
-                if node.op is not Ops.INDEX or (is_read and fills_itself(node.src[0])):
-                    stack.append((node, True))
-                sources = self._sources(node, filled) if is_read else node.src
-                if accumulates(node):  # its REDUCE runs around its loops
-                    sources = (*node.src[0].src, *node.src[1:])
-                stack.extend((s, False) for s in reversed(sources) if s not in seen)
-
-    def _sources(self, read: UOp, filled: frozenset[UOp]) -> tuple[UOp, ...]:
-        """The values that the read of a STAGE is computed from."""
-        stage = read.src[0]
-        if stage.arg[1] == "GLOBAL" or stage in filled:
-            return read.src[1:]
-        if fills_itself(stage) or stays_in_registers(stage):
-            return (*read.src[1:], value_at(read))
-        return read.src
 
     def _open_scopes(self) -> Iterable[Scope]:
         scope: Scope | None = self.here
@@ -444,6 +419,26 @@ def _loops_around(node: UOp) -> tuple[UOp, ...]:
     if factor_of(node) is None:
         return own
     return tuple(r for r in own if role_of(r) in SEQUENTIAL and role_of(r) != "LANE")
+
+
+def _sources(node: UOp, filled: Collection[UOp]) -> tuple[UOp, ...]:
+    """What a value is computed from while some stages are filled."""
+    if accumulates(node):  # its REDUCE runs around its loops
+        return (*node.src[0].src, *node.src[1:])
+    if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
+        return node.src
+    stage = node.src[0]
+    if stage.arg[1] == "GLOBAL" or stage in filled:
+        return node.src[1:]
+    if fills_itself(stage) or stays_in_registers(stage):
+        return (*node.src[1:], value_at(node))
+    return node.src
+
+
+def _is_needed(node: UOp) -> bool:
+    """Whether a node is one of `NestBuilder.needed`."""
+    is_work = node.op in (Ops.REDUCE, Ops.STAGE) or _is_clipped(node)
+    return is_work or (node.op is Ops.INDEX and fills_itself(node.src[0]))
 
 
 def _is_clipped(node: UOp) -> bool:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import post_order, prod
 from tinygrad.schedule.bases import (
     contiguous_base,
     is_kernelized,
@@ -330,12 +330,11 @@ class _Planner:
 
 def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
     """Whether a unit waits for another one, directly or through others."""
-    stack, seen = [unit], {unit}
-    while stack:
-        made = {producer[node] for node in stack.pop().reads if node in producer} - seen
-        seen |= made
-        stack += made
-    return other in seen
+
+    def sources(unit: Unit) -> list[Unit]:
+        return [producer[node] for node in unit.reads if node in producer]
+
+    return other in post_order([unit], sources)
 
 
 def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
