@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_files_that_are_named_are_there(page):
 
 
 @pytest.mark.slow
-def test_an_operation_is_added_as_the_page_on_changes_says(tmp_path):
+def test_what_the_page_on_changes_adds_does_what_it_says(tmp_path):
     text = (DOCS / "guide/changing.md").read_text()
     shutil.copytree(ROOT / "tinygrad", tmp_path / "tinygrad", ignore=IGNORED)
     for file, anchor, lines in re.findall(
@@ -91,9 +92,10 @@ def test_an_operation_is_added_as_the_page_on_changes_says(tmp_path):
         before, found, after = path.read_text().partition(anchor)
         assert found, f"{file}: {anchor}"
         path.write_text(before + lines + found + after)
-    (program,) = re.findall(r"```python\n# program\n(.*?)```", text, re.S)
-    (printed,) = re.findall(r"```text\n(.*?)```", text, re.S)
-    for device in ("CPU", "CLANG", "PYTHON"):
+    programs = re.findall(r"```python\n# program\n(.*?)```", text, re.S)
+    outputs = re.findall(r"```text\n(.*?)```", text, re.S)
+    pairs = list(zip(programs, outputs, strict=True))
+    for (program, printed), device in product(pairs, ("CPU", "CLANG", "PYTHON")):
         settings = {"PYTHONPATH": str(tmp_path), "TINYGRAD_CACHE": str(tmp_path), "DEV": device}
         run = subprocess.run(
             [sys.executable, "-c", program],

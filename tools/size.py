@@ -24,24 +24,24 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 805,
+    "base": 815,
     "uop": 1995,
     "simplify": 1040,
     "transforms": 425,
-    "schedule": 3785,
-    "loops": 5490,
-    "codegen": 5690,
-    "backends/*": 3065,
+    "schedule": 3810,
+    "loops": 5470,
+    "codegen": 5660,
+    "backends/*": 3060,
     "engine": 5380,
     "tensor/*": 6755,
 }
-CORE_BUDGET = 34_430  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_410  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
-    "backends/cpu": 1590,
+    "backends/cpu": 1715,
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,

@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import LONG_WORK, CPUQueue
 from tinygrad.backends.cpu.relocations import AARCH64
 from tinygrad.backends.cpu.runner import load_runner
-from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
+from tinygrad.backends.cpu.runner_languages import runner_source
+from tinygrad.backends.cpu.runner_program import LLVM, PAUSES, WAITS
 from tinygrad.backends.cpu.target import choose_core, feature_string
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.llvm_compiler import LLVMCompiler, compile_in_child
@@ -37,6 +39,11 @@ from tinygrad.backends.without import permitted
 from tinygrad.base.errors import ArgumentError, CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
+
+
+class Entries(dict):
+    put = dict.__setitem__
+
 
 EMPTY = "define void @empty(ptr %args, i64 %low, i64 %high, ptr %scratch) { ret void }"
 
@@ -366,22 +373,27 @@ def run_python(program):
     return result.stdout.strip()
 
 
-@pytest.mark.parametrize("system, machine", WAITS)
+@pytest.mark.parametrize("machine", PAUSES)
+@pytest.mark.parametrize("system", WAITS)
 def test_the_runner_compiles_for_every_system(system, machine):
     triples = {"linux": "unknown-linux-gnu", "darwin": "apple-darwin", "win32": "pc-windows-msvc"}
     target = Target("CPU", triple=f"{machine}-{triples[system]}")
-    assert len(compile_in_child(runner_source(system, machine), target)) > 1000
+    assert len(compile_in_child(runner_source(LLVM, system, machine), target)) > 1000
+
+
+def test_the_runner_of_another_processor_is_compiled_anew():
+    cache = Entries()
+    for cpu in ("x86-64-v2", "x86-64-v3"):
+        load_runner(LLVM, compiler(), replace(host_target(), cpu=cpu), cache)
+    assert len(cache) == 2
 
 
 # ---- compiler and loader ---------------------------------------------------------------------
 
 
 def test_a_warm_process_runs_kernels_without_llvm(tmp_path):
-    class Folder(dict):
-        put = dict.__setitem__
-
-    cache = Folder()
-    load_runner(compiler(), host_target().triple, cache)
+    cache = Entries()
+    load_runner(LLVM, compiler(), host_target(), cache)
     (key,) = cache
     (tmp_path / "runner").write_bytes(cache[key])
     (tmp_path / "step").write_bytes(binary(STEP))

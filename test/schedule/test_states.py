@@ -9,6 +9,7 @@ from tinygrad import Tensor
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule import states
 from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.states import take_in_blocks
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -22,7 +23,7 @@ def in_small_blocks(monkeypatch, x):
     with monkeypatch.context() as patch:
         for name, value in SMALL.items():
             patch.setattr(states, name, value)
-        rewritten = take_in_blocks(UOp.sink(x.uop)).src[0]
+        rewritten = take_in_blocks(UOp.sink(x.uop), Wishes()).src[0]
     assert rewritten is not x.uop
     return Tensor(rewritten)
 
@@ -147,4 +148,4 @@ UNCHANGED = {
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_what_no_law_is_known_of_stays(name):
     sink = UOp.sink(UNCHANGED[name]().uop)
-    assert take_in_blocks(sink) is sink
+    assert take_in_blocks(sink, Wishes()) is sink

@@ -27,7 +27,7 @@ from tinygrad.backends.program import (
     variables,
     zeros_may_meet,
 )
-from tinygrad.backends.statements import OPERATORS
+from tinygrad.backends.statements import OPERATORS, Rules, memory_of
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -75,12 +75,7 @@ class _Function(Writer):
 
     def render(self, name: str) -> str:
         self._arguments()
-        for node in self.program:
-            statement = STATEMENTS.get(node.op)
-            if statement is not None:
-                statement(self, node)
-            else:
-                self.define(node, EXPRESSIONS[node.op](self, node))
+        self.write(STATEMENTS, EXPRESSIONS)
         parameters = ", ".join(self.parameters)
         lanes = prod(size for key, size in special_sizes(self.program).items() if "lid" in key)
         head = self.dialect.head.format(name=name, parameters=parameters, lanes=lanes)
@@ -186,9 +181,6 @@ class _Function(Writer):
             return self.as_unsigned(node, lambda x, y, z: f"{x}*{y}+{z}")
         a, b, c = (self.ref(source) for source in node.src)
         return self.narrow(node, f"({a}*{b}+{c})")
-
-    def reciprocal(self, node: UOp) -> str:
-        return f"({self.number(1.0, node.dtype.scalar())}/{self.ref(node.src[0])})"
 
     def maximum(self, node: UOp) -> str:
         """NaN if either operand is: the first is chosen if it is larger or NaN. Two zeros are
@@ -376,10 +368,8 @@ class _Function(Writer):
         if the vector may be aligned to elements only."""
         pointer, aligned = node.src[0], node.arg[0]
         facts = {"type": self.type(dtype), "pointer": self.ref(pointer), "count": dtype.count}
-        while pointer.op is Ops.INDEX:
-            pointer = pointer.src[0]
-        packed = "packed_" if aligned < dtype.itemsize else ""
-        return facts | {"space": self.dialect.spaces[pointer.op is Ops.LOCAL], "packed": packed}
+        space = self.dialect.spaces[memory_of(pointer).op is Ops.LOCAL]
+        return facts | {"space": space, "packed": "packed_" * (aligned < dtype.itemsize)}
 
     def fault(self, node: UOp) -> None:
         """The first to find a fault claims the first word and writes the others."""
@@ -406,7 +396,7 @@ class _Function(Writer):
         return f"({self.ref(fault[1])}?{self.ref(other)}:{self.ref(value)})"
 
 
-EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
+EXPRESSIONS: Rules = {
     **dict.fromkeys(BINARY, _Function.binary),
     **dict.fromkeys(FUNCTIONS, _Function.function),
     Ops.MULACC: _Function.multiply_add,
@@ -421,19 +411,12 @@ EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     Ops.SHUFFLE: _Function.shuffle,
     Ops.LOAD: _Function.load,
 }
-STATEMENTS: dict[Ops, Callable[[_Function, UOp], None]] = {
-    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL), _Function.nothing),
-    Ops.CARRY: _Function.nothing,
+STATEMENTS: Rules = {
+    Ops.LOCAL: _Function.nothing,
     Ops.SPECIAL: _Function.special,
     Ops.INDEX: _Function.index,
-    Ops.RANGE: _Function.range,
-    Ops.END: _Function.end,
-    Ops.IF: _Function.branch,
-    Ops.ENDIF: _Function.close,
-    Ops.BARRIER: _Function.barrier,
     Ops.EXCHANGE: _Function.exchange,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
     Ops.PICK: _Function.pick,
-    Ops.PREFETCH: _Function.nothing,
 }

@@ -9,11 +9,13 @@ same as the program.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinygrad.backends.program import carries, inlined
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import ConstType, DType
+from tinygrad.base.errors import CompileError
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -31,6 +33,9 @@ OPERATORS = {
     Ops.CMPNE: "!=",
     Ops.CMPEQ: "==",
 }
+Rules = Mapping[Ops, Callable[[Any, UOp], Any]]
+"""What writes a node: as a statement, or as the text of an expression."""
+
 PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 
@@ -64,8 +69,22 @@ class Statements(ABC):
         """The type of a value of `dtype`."""
 
     @abstractmethod
+    def number(self, value: ConstType, dtype: DType) -> str:
+        """A constant of one lane."""
+
+    @abstractmethod
     def constant(self, node: UOp) -> str:
         """A CONST."""
+
+    def write(self, statements: Rules, expressions: Rules) -> None:
+        """The lines of the program, by the rules that these tables have besides SHARED."""
+        for node in self.program:
+            if (statement := statements.get(node.op) or SHARED.get(node.op)) is not None:
+                statement(self, node)
+            elif (expression := expressions.get(node.op)) is not None:
+                self.define(node, expression(self, node))
+            else:
+                raise CompileError(f"[render] {self.words.name}: no way to write {node.op!r}")
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
@@ -109,6 +128,10 @@ class Statements(ABC):
             found = self.texts[node] = self.constant(node)
         return found
 
+    def reciprocal(self, node: UOp) -> str:
+        one = self.number(1.0, node.dtype.scalar())
+        return f"({one}/{self.ref(node.src[0])})"
+
     # ---- statements ------------------------------------------------------------------------------
 
     def nothing(self, node: UOp) -> None:  # noqa: B027  a row of the table below
@@ -147,3 +170,21 @@ class Statements(ABC):
     def barrier(self, node: UOp) -> None:
         if self.words.barrier:
             self.line(self.words.barrier)
+
+
+def memory_of(pointer: UOp) -> UOp:
+    """The PARAM or LOCAL that a pointer is in."""
+    while pointer.op is Ops.INDEX:
+        pointer = pointer.src[0]
+    return pointer
+
+
+SHARED: Rules = {
+    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR), Statements.nothing),
+    **dict.fromkeys((Ops.CARRY, Ops.PREFETCH), Statements.nothing),
+    Ops.RANGE: Statements.range,
+    Ops.END: Statements.end,
+    Ops.IF: Statements.branch,
+    Ops.ENDIF: Statements.close,
+    Ops.BARRIER: Statements.barrier,
+}

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tinygrad.backends.program import (
     most_turns,
@@ -42,7 +42,7 @@ from tinygrad.backends.program import (
     variables,
     zeros_may_meet,
 )
-from tinygrad.backends.statements import OPERATORS, Statements, Words
+from tinygrad.backends.statements import OPERATORS, Rules, Statements, Words, memory_of
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.base.errors import CompileError, DTypeError, OutOfMemory
 from tinygrad.base.target import Target
@@ -137,9 +137,9 @@ class _Shader(Statements):
                 self.known.add(node)
         self.exchanges = any(node.op is Ops.EXCHANGE for node in program)
         written = (node.src[0] for node in program if node.op in (Ops.STORE, Ops.FAULT))
-        self.written = {_root(pointer) for pointer in written}
+        self.written = {memory_of(pointer) for pointer in written}
         faults = (node.src[0] for node in program if node.op is Ops.FAULT)
-        self.faults = {_root(pointer) for pointer in faults}
+        self.faults = {memory_of(pointer) for pointer in faults}
 
     def render(self, name: str) -> str:
         facts = self._arguments(name)
@@ -149,14 +149,7 @@ class _Shader(Statements):
                 f"kernel {name}: a lane's loops turn {turns:,} times, and {self.target.cpu} ends "
                 f"them after {limit:,} without a word: compute in parts"
             )
-        for node in self.program:
-            statement = STATEMENTS.get(node.op)
-            if statement is not None:
-                statement(self, node)
-            elif node.op in EXPRESSIONS:
-                self.define(node, EXPRESSIONS[node.op](self, node))
-            else:
-                raise CompileError(f"[render] WGSL: no way to write {node.op!r}")
+        self.write(STATEMENTS, EXPRESSIONS)
         sizes = special_sizes(self.program)
         block = ", ".join(str(sizes.get(f"lid{axis}", 1)) for axis in range(3))
         inputs = INPUTS + OF_SUBGROUPS * self.exchanges
@@ -318,9 +311,6 @@ class _Shader(Statements):
             return self.cut(node, "({}*{}+{})".format(*sources))
         return f"{FUNCTIONS[node.op]}({', '.join(sources)})"
 
-    def reciprocal(self, node: UOp) -> str:
-        return f"({self.number(1.0, node.dtype)}/{self.ref(node.src[0])})"
-
     def maximum(self, node: UOp) -> str:
         """NaN if either operand is: the first is chosen if it is larger or NaN. Two zeros are
         added, which gives 0.0 unless both are -0.0."""
@@ -473,14 +463,7 @@ def _plain(node: UOp) -> UOp:
     return node.src[0] if is_negated else node
 
 
-def _root(pointer: UOp) -> UOp:
-    """The memory that a pointer is in."""
-    while pointer.op is Ops.INDEX:
-        pointer = pointer.src[0]
-    return pointer
-
-
-EXPRESSIONS: dict[Ops, Callable[[_Shader, UOp], str]] = {
+EXPRESSIONS: Rules = {
     **dict.fromkeys(OPERATORS, _Shader.binary),
     **dict.fromkeys((Ops.SHL, Ops.SHR), _Shader.shift),
     **dict.fromkeys(FUNCTIONS, _Shader.function),
@@ -492,17 +475,10 @@ EXPRESSIONS: dict[Ops, Callable[[_Shader, UOp], str]] = {
     Ops.BITCAST: _Shader.bitcast,
     Ops.GEP: _Shader.word,
 }
-STATEMENTS: dict[Ops, Callable[[_Shader, UOp], None]] = {
-    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR), _Shader.nothing),
-    **dict.fromkeys((Ops.CARRY, Ops.PREFETCH), _Shader.nothing),
+STATEMENTS: Rules = {
     Ops.LOCAL: _Shader.local,
     Ops.SPECIAL: _Shader.special,
     Ops.INDEX: _Shader.index,
-    Ops.RANGE: _Shader.range,
-    Ops.END: _Shader.end,
-    Ops.IF: _Shader.branch,
-    Ops.ENDIF: _Shader.close,
-    Ops.BARRIER: _Shader.barrier,
     Ops.LOAD: _Shader.load,
     Ops.STORE: _Shader.store,
     Ops.FAULT: _Shader.fault,

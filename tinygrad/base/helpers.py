@@ -9,7 +9,7 @@ import numbers
 import operator
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tinygrad.base.errors import ArgumentError
@@ -54,6 +54,27 @@ def dedup(values: Iterable[T]) -> list[T]:
     [1, 2]
     """
     return list(dict.fromkeys(values))
+
+
+def post_order(starts: Iterable[T], sources: Callable[[T], Iterable[T]]) -> list[T]:
+    """These and all that is reached through `sources`, each once and after its own sources. What
+    `sources` gives last is visited first.
+
+    >>> post_order([6], lambda n: [d for d in (1, 2, 3) if d < n and n % d == 0])
+    [1, 3, 2, 6]
+    """
+    order: list[T] = []
+    seen: set[T] = set()
+    stack = [(start, False) for start in starts]
+    while stack:
+        node, is_left = stack.pop()
+        if is_left:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend([(source, False) for source in sources(node)])
+    return order
 
 
 def all_same(values: Sequence[Any]) -> bool:

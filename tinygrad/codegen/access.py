@@ -177,20 +177,10 @@ class Access:
         key = (memory, *[(integers.key(t, copies), k) for t, k in terms.items()])
         if key in scope.starts:
             return scope.starts[key]
-        parts: list[tuple[int, UOp, int]] = []
-        step, constant = ALIGNMENT, 0
-        for term, factor in terms.items():
-            value = integers.term(term, copies)
-            if isinstance(value, int):
-                constant += factor * value
-            else:
-                parts.append((integers.depth(value), value, factor))
-                step = gcd(step, factor * dtype.itemsize)
-        parts.sort(key=lambda part: part[0])
-        found = self.base(memory)
+        found, (parts, constant) = self.base(memory), integers.parts(terms, copies)
         for _, value, factor in parts:
-            moved = program.multiple(value, factor)
-            found = program.add(Ops.INDEX, dtype, (found, moved))
+            found = program.add(Ops.INDEX, dtype, (found, program.multiple(value, factor)))
+        step = gcd(ALIGNMENT, *(factor * dtype.itemsize for _, _, factor in parts))
         scope.starts[key] = found, step, constant
         return scope.starts[key]
 

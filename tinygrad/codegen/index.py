@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
+from operator import itemgetter
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
@@ -172,23 +173,27 @@ class Integers:
 
     def total(self, terms: Terms, constant: int, copies: Copies) -> Number:
         """The value of a sum: terms of outer scopes are added first, the constant last."""
-        parts: list[tuple[int, UOp, int]] = []
-        for term, factor in terms.items():
-            value = self.term(term, copies)
-            if isinstance(value, int):
-                constant += factor * value
-            else:
-                parts.append((self.depth(value), value, factor))
-        if len(parts) > 1:
-            parts.sort(key=lambda part: part[0])
+        parts, known = self.parts(terms, copies)
         result: Number = 0
         for _, value, factor in parts:
             result = self.program.integer(Ops.ADD, result, self.program.multiple(value, factor))
-        return self.program.integer(Ops.ADD, result, constant)
+        return self.program.integer(Ops.ADD, result, constant + known)
 
-    def depth(self, value: UOp) -> int:
-        scope = self.program.places.get(value)
-        return 0 if scope is None else scope.depth
+    def parts(self, terms: Terms, copies: Copies) -> tuple[list[tuple[int, UOp, int]], int]:
+        """The terms of a sum that are instructions, those of outer scopes first, as (depth of the
+        scope, value, factor); and the sum of all others."""
+        found: list[tuple[int, UOp, int]] = []
+        known = 0
+        for term, factor in terms.items():
+            value = self.term(term, copies)
+            if isinstance(value, int):
+                known += factor * value
+            else:
+                scope = self.program.places.get(value)
+                found.append((0 if scope is None else scope.depth, value, factor))
+        if len(found) > 1:
+            found.sort(key=itemgetter(0))
+        return found, known
 
     def term(self, term: UOp, copies: Copies) -> Number:
         """The value of a term, that is, of anything but a sum."""

@@ -4,12 +4,13 @@ turns get a copy of their own. `loops/nest` describes the tree and the one rule 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import post_order
 from tinygrad.codegen.cuts import guards_of, pieces
-from tinygrad.codegen.turns import Trip, Turns
+from tinygrad.codegen.open_loops import OpenLoops, Trip
 from tinygrad.loops.layout import (
     accumulates,
     factor_of,
@@ -90,8 +91,8 @@ class NestBuilder:
         self.root = Scope()
         self.here, self.into = self.root, self.root.items
         self.around: dict[Scope, Scope] = {}  # scope → the one around it
-        self.turns = Turns(kernel)
-        self.bound = self.turns.bound
+        self.open = OpenLoops(kernel)
+        self.bound = self.open.bound
         self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
         self.closed: set[UOp] = set()  # stages that were filled by a reader, here or elsewhere
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
@@ -126,35 +127,9 @@ class NestBuilder:
         filled = frozenset([stage for stage in self.closed if self._is_done(stage)])
         found = self._needs.get((value, filled))
         if found is None:
-            found = self._needs[value, filled] = tuple(self._needed(value, filled))
+            below = post_order([value], lambda node: reversed(_sources(node, filled)))
+            found = self._needs[value, filled] = tuple(filter(_is_needed, below))
         return found
-
-    def _needed(self, value: UOp, filled: frozenset[UOp]) -> Iterable[UOp]:
-        seen: set[UOp] = set()
-        stack: list[tuple[UOp, bool]] = [(value, False)]
-        while stack:
-            node, entered = stack.pop()
-            if entered:
-                if node.op in (Ops.REDUCE, Ops.STAGE, Ops.INDEX) or _is_clipped(node):
-                    yield node
-            elif node not in seen:
-                seen.add(node)
-                is_read = node.op is Ops.INDEX and node.src[0].op is Ops.STAGE
-                if node.op is not Ops.INDEX or (is_read and fills_itself(node.src[0])):
-                    stack.append((node, True))
-                sources = self._sources(node, filled) if is_read else node.src
-                if accumulates(node):  # its REDUCE runs around its loops
-                    sources = (*node.src[0].src, *node.src[1:])
-                stack.extend((s, False) for s in reversed(sources) if s not in seen)
-
-    def _sources(self, read: UOp, filled: frozenset[UOp]) -> tuple[UOp, ...]:
-        """The values that the read of a STAGE is computed from."""
-        stage = read.src[0]
-        if stage.arg[1] == "GLOBAL" or stage in filled:
-            return read.src[1:]
-        if fills_itself(stage) or stays_in_registers(stage):
-            return (*read.src[1:], value_at(read))
-        return read.src
 
     def _open_scopes(self) -> Iterable[Scope]:
         scope: Scope | None = self.here
@@ -244,7 +219,7 @@ class NestBuilder:
         if not loops:
             self.into.append(Leaf(work.kind, self._unfilled(work.needs)))
             return
-        trip = self.turns.trip(loops[0])
+        trip = self.open.trip(loops[0])
         if trip.most <= 0:
             return
         if role_of(loops[0]) in LAUNCHED:
@@ -256,7 +231,7 @@ class NestBuilder:
         """A loop in the text. If its number of turns is known, it is cut where masks begin or end,
         and a clipped last turn is a copy. So is a first turn that fills stages for the others."""
         loop, values = work.loops[0], work.needs
-        low, high, start = 0, trip.most - 1, self.turns.start(loop)
+        low, high, start = 0, trip.most - 1, self.open.start(loop)
         is_counted = not trip.ends and start is None
         if start is None and self._first_turn_fills(loop, values):
             self._copy(work, 0, trip.guarded)
@@ -349,7 +324,7 @@ class NestBuilder:
         loop, values, key = work.loops[0], work.needs, (work.needs, work.kind)
         if key not in self._guards:
             self._guards[key] = guards_of(values, work.is_stored)
-        found = pieces(loop, (low, high), self._guards[key], self.turns.known())
+        found = pieces(loop, (low, high), self._guards[key], self.open.known())
         if len(found) > 1 and self._last_turn_is_clipped(loop, low, high, values):
             begin, end = found.pop()
             found += [(begin, end - 1)] * (begin < end) + [(end, end)]
@@ -359,7 +334,7 @@ class NestBuilder:
         """Whether a loop below is cut short in the last turn only."""
         if self.copies >= MOST_COPIES:
             return False
-        known = self.turns.known()
+        known = self.open.known()
         for range_, limit in self._limits(loop, values):
             known[loop] = low, high
             if bounds(limit, known)[0] < size_of(range_):
@@ -409,7 +384,7 @@ class NestBuilder:
     def _check_whole(self, stage: UOp, loop: UOp, running: Iterable[UOp]) -> None:
         """The first turn must read as much of the stage as any later one."""
         for inner in running:
-            terms = self.turns.trims.get(name_of(inner), ((), 0, 1))[0]
+            terms = self.open.trims.get(name_of(inner), ((), 0, 1))[0]
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
                 early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(
@@ -444,6 +419,26 @@ def _loops_around(node: UOp) -> tuple[UOp, ...]:
     if factor_of(node) is None:
         return own
     return tuple(r for r in own if role_of(r) in SEQUENTIAL and role_of(r) != "LANE")
+
+
+def _sources(node: UOp, filled: Collection[UOp]) -> tuple[UOp, ...]:
+    """What a value is computed from while some stages are filled."""
+    if accumulates(node):  # its REDUCE runs around its loops
+        return (*node.src[0].src, *node.src[1:])
+    if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
+        return node.src
+    stage = node.src[0]
+    if stage.arg[1] == "GLOBAL" or stage in filled:
+        return node.src[1:]
+    if fills_itself(stage) or stays_in_registers(stage):
+        return (*node.src[1:], value_at(node))
+    return node.src
+
+
+def _is_needed(node: UOp) -> bool:
+    """Whether a node is one of `NestBuilder.needed`."""
+    is_work = node.op in (Ops.REDUCE, Ops.STAGE) or _is_clipped(node)
+    return is_work or (node.op is Ops.INDEX and fills_itself(node.src[0]))
 
 
 def _is_clipped(node: UOp) -> bool:

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Protocol
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import post_order, prod
 from tinygrad.codegen.access import Access
 from tinygrad.codegen.index import INT32, Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
@@ -82,19 +82,7 @@ class Tiles:
 
     def _elementwise(self, node: UOp, tiles: Loops) -> list[UOp]:
         """The nodes below `node` that are computed on whole vectors, sources first."""
-        order: list[UOp] = []
-        stack = [(node, False)]
-        seen: set[UOp] = set()
-        while stack:
-            top, left = stack.pop()
-            if left:
-                order.append(top)
-            elif top not in seen:
-                seen.add(top)
-                stack.append((top, True))
-                if _is_arithmetic(top, tiles):
-                    stack.extend((s, False) for s in top.src)
-        return order
+        return post_order([node], lambda top: top.src if _is_arithmetic(top, tiles) else ())
 
     def _remembered(self, node: UOp, copies: Copies, tiles: Loops) -> UOp:
         if node.op is Ops.CONST:

@@ -123,14 +123,14 @@ def moved(node: UOp, device: str) -> UOp:
             return lent.reshape(node.shape) if inside else on_bottom(latest(node), bottom, lent)
     if inside:
         at = part.ctypes.data - whole.ctypes.data
-        source = _part(buffer, bottom, at, part.nbytes, node.dtype)
+        source = _part(buffer, at, part.nbytes, node.dtype)
     else:
         strided = _among_readers(Buffer(HOST, part.nbytes, part, buffer), _owner(buffer))
         source = bind(UOp.new_buffer(HOST, part.size, node.dtype), strided)
     return source.copy_to(device).reshape(node.shape)
 
 
-def _part(buffer: Buffer, bottom: UOp, at: int, nbytes: int, dtype: DType) -> UOp:
+def _part(buffer: Buffer, at: int, nbytes: int, dtype: DType) -> UOp:
     """Bytes of a buffer, as a BUFFER. That of a file has no path, so that plans work for all
     files."""
     made = _among_readers(buffer.view(at, nbytes), _owner(buffer))
@@ -153,7 +153,7 @@ def recast(node: UOp, dtype: DType, shape: tuple[int, ...]) -> UOp:
         file = buffer.handle.file
         made = _in_file(file, buffer.handle.offset + at, part.nbytes // dtype.itemsize, dtype)
     else:
-        made = _part(buffer, bottom, at, part.nbytes, dtype)
+        made = _part(buffer, at, part.nbytes, dtype)
     return made.reshape(shape)
 
 

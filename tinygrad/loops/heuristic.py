@@ -34,7 +34,7 @@ from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import keep_row_sums, share_values
 from tinygrad.loops.siblings import join_siblings
-from tinygrad.loops.vectors.orientation import turn_windows
+from tinygrad.loops.vectors.orientation import transpose_windows
 from tinygrad.loops.vectors.parts import sum_in_parts
 from tinygrad.loops.vectors.products import product
 from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word, spread_reduction
@@ -73,7 +73,7 @@ def _vectors(plan: Plan) -> None:
     if stencil(plan):
         _stream_large_outputs(plan)
         return
-    results = turn_windows(plan) or sum_in_parts(plan)
+    results = transpose_windows(plan) or sum_in_parts(plan)
     merge_loops(plan)
     plan.planes = frozenset(names(_planes(plan, plan.kernel.src[0])))
     merge_short_rows(plan)

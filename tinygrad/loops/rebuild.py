@@ -5,10 +5,11 @@ canonical form: as a whole where it is used, not step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import post_order
 from tinygrad.loops.layout import OWN, gate_of, indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
@@ -68,18 +69,11 @@ def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
     values that don't depend on them are not visited."""
     if not all(node.op is Ops.RANGE and node in root.ranges for node in changes):
         return [n for n in root.toposort(stop=changes) if n not in changes]
-    order: list[UOp] = []
-    seen: set[UOp] = set(changes)
-    stack = [(root, False)]
-    while stack:
-        node, left = stack.pop()
-        if left:
-            order.append(node)
-        elif node not in seen and not node.ranges.isdisjoint(changes):
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((s, False) for s in node.src)
-    return order
+
+    def changing(nodes: Iterable[UOp]) -> list[UOp]:
+        return [n for n in nodes if n not in changes and not n.ranges.isdisjoint(changes)]
+
+    return post_order(changing([root]), lambda node: changing(node.src))
 
 
 def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from tinygrad.base.helpers import post_order
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, sums_of
 from tinygrad.loops.plan import Plan
@@ -65,15 +66,9 @@ def _needs(loops: Group, groups: dict[Group, list[UOp]]) -> set[Group]:
 
 def _ordered(one: Group, other: Group, needs: dict[Group, set[Group]]) -> bool:
     """Whether one must be finished before the other starts, directly or by way of other groups."""
-    for first, last in ((one, other), (other, one)):
-        seen, stack = {first}, [first]
-        while stack:
-            more = needs[stack.pop()] - seen
-            seen |= more
-            stack += more
-        if last in seen:
-            return True
-    return False
+    return other in post_order([one], needs.__getitem__) or (
+        one in post_order([other], needs.__getitem__)
+    )
 
 
 def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:

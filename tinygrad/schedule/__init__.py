@@ -4,9 +4,10 @@
 
     shard           one graph over several devices becomes one for each (shard_rules, shard_loops,
                     shard_sorting; what they do together: collectives)
-    turns, sums     counted loops that are one; sums of products in the form that is least work
-    split, states   sums in two steps; long rows in blocks
-    sorting         sorts as graphs, where a device has groups of lanes
+    rewrites        the table of what is done to a graph before the walk:
+      sorting       sorts as graphs, where a device has groups of lanes
+      scans, sums   counted loops that are one; sums of products in the form that is least work
+      states, split long rows in blocks; sums in two steps
     walk            which values are stored, and which are computed where they are used
     ranges          what a kernel computes: loops, and index arithmetic
     kernels         kernels cut out, put in order, given storage

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import post_order, prod
 from tinygrad.schedule.bases import (
     contiguous_base,
     is_kernelized,
@@ -29,13 +29,9 @@ from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
 from tinygrad.schedule.ranges import Expressions
+from tinygrad.schedule.rewrites import rewrite
 from tinygrad.schedule.shard import is_sharded, shard
 from tinygrad.schedule.shard_rules import RULES
-from tinygrad.schedule.sorting import sorted_there
-from tinygrad.schedule.split import split_reductions
-from tinygrad.schedule.states import take_in_blocks
-from tinygrad.schedule.sums import taken_apart
-from tinygrad.schedule.turns import joined_loops
 from tinygrad.schedule.wide import demands_in_windows
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
@@ -56,7 +52,8 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
-        made = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes)
+        # what became a view of something else is still stored in its own order
+        made = rewrite(UOp.sink(*map(stored_base, sink.src)), wishes)
         self.buffers, self.largest = wishes.buffers, wishes.largest
         self.sink, self.demands = demands_in_windows(made, wishes)
         self.storages: list[Storage] = []
@@ -331,34 +328,13 @@ class _Planner:
         return self.finished[kernel]
 
 
-def _rewritten(bases: UOp, wishes: Wishes) -> UOp:
-    """What is to be stored, rewritten into forms that run faster. It is stored in its own order,
-    even if it became a view of something else."""
-    made = sorted_there(bases, wishes) if wishes.lanes else bases
-    made = take_in_blocks(_own_targets(joined_loops(made)))
-    return split_reductions(taken_apart(made), wishes.lanes)
-
-
-def _own_targets(sink: UOp) -> UOp:
-    """Gives each SCATTER a target of its own, which can be overwritten in place."""
-    numbers = itertools.count()
-
-    def owning(node: UOp) -> UOp:
-        target, *rest = node.src
-        own = UOp(Ops.CONTIGUOUS, node.dtype, (target,), tag=("target", next(numbers)))
-        return node.with_src((own, *rest))
-
-    return sink.rebuilt({Ops.SCATTER: owning})
-
-
 def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
     """Whether a unit waits for another one, directly or through others."""
-    stack, seen = [unit], {unit}
-    while stack:
-        made = {producer[node] for node in stack.pop().reads if node in producer} - seen
-        seen |= made
-        stack += made
-    return other in seen
+
+    def sources(unit: Unit) -> list[Unit]:
+        return [producer[node] for node in unit.reads if node in producer]
+
+    return other in post_order([unit], sources)
 
 
 def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:

@@ -77,22 +77,30 @@ def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
     names, axis, size = node.device, along.axis, along.bounds[-1]
     each = ceildiv(size, len(names))
     even = Along(axis, tuple(min(i * each, size) for i in range(len(names) + 1)))
-    blocks = []
-    for i, sources in enumerate(zip(*(walk.nodes(s, even) for s in node.src), strict=True)):
-        block = [_filled(source, each) for source in sources]
-        places = UOp.arange(each, names[i]) + i * each
-        blocks.append(_ordered([*block, places.broadcast_to(block[0].shape)]))
+    sources = zip(*(walk.nodes(s, even) for s in node.src), strict=True)
+    blocks = [_own_block(parts, each, i) for i, parts in enumerate(sources)]
     for turn in range(len(names)):
         for low in range(turn % 2, len(names) - 1, 2):
-            pair = blocks[low : low + 2]
-            smaller = _ordered(_together(pair, names[low], axis), 0, each)
-            larger = _ordered(_together(pair, names[low + 1], axis), each, 2 * each)
-            blocks[low : low + 2] = smaller, larger
+            both = slice(low, low + 2)
+            blocks[both] = _merged(blocks[both], names[both], axis, each)
     results = []
     for parts in list(zip(*blocks, strict=True))[1:]:  # without the keys
         pieces = [part.sliced(axis, 0, even.size(i)) for i, part in enumerate(parts)]
         results.append(walk.made(node.src[0], pieces, even))
     return results
+
+
+def _own_block(parts: Sequence[UOp], size: int, number: int) -> Block:
+    """What a device begins with: its own part of the row, in order."""
+    block = [_filled(part, size) for part in parts]
+    places = UOp.arange(size, block[0].device) + number * size
+    return _ordered([*block, places.broadcast_to(block[0].shape)])
+
+
+def _merged(pair: Sequence[Block], names: Sequence[str], axis: int, size: int) -> list[Block]:
+    """Two neighbours merge their blocks: the first keeps the smaller half, the other the larger."""
+    halves = zip(names, ((0, size), (size, 2 * size)), strict=True)
+    return [_ordered(_together(pair, name, axis), *half) for name, half in halves]
 
 
 def _together(pair: Sequence[Block], device: str, axis: int) -> Block:

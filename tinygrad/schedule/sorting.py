@@ -26,7 +26,9 @@ SLICE = 16  # elements for the number of a turn: slices of a buffer begin at 64 
 
 
 def sorted_there(sink: UOp, wishes: Wishes) -> UOp:
-    """`sink` with the sorting that the device does itself."""
+    """`sink` with the sorting that devices with groups of lanes do themselves."""
+    if not wishes.lanes:
+        return sink
     return sink.rebuilt({Ops.ITEM: lambda item: _item(item, wishes)})
 
 
@@ -123,16 +125,24 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
 def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:
     """Compares chunks whose numbers differ in these bits: the first one keeps what is smaller.
     Missing chunks would hold only padding, which stays at the end."""
+    turned = _flipped if is_turned else list
     for number, low in enumerate(chunks):
         other = number ^ bits
         if number < other < len(chunks):
-            high = [state.flip((0,)) if is_turned else state for state in chunks[other]]
-            pairs, changes = list(zip(low, high, strict=True)), _are_before(high, low)
-            above = [changes.where(one, two) for one, two in pairs]
-            chunks[number] = [changes.where(two, one) for one, two in pairs]
-            chunks[other] = [state.flip((0,)) if is_turned else state for state in above]
-            for own in (number, other):
-                chunks[own] = [state.contiguous() for state in chunks[own]]
+            smaller, larger = _parted(low, turned(chunks[other]))
+            chunks[number] = [state.contiguous() for state in smaller]
+            chunks[other] = [state.contiguous() for state in turned(larger)]
+
+
+def _flipped(states: Sequence[UOp]) -> list[UOp]:
+    return [state.flip((0,)) for state in states]
+
+
+def _parted(some: Sequence[UOp], others: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """Of each two elements the states of the smaller one, and of the larger one."""
+    changes, pairs = _are_before(others, some), list(zip(some, others, strict=True))
+    smaller = [changes.where(two, one) for one, two in pairs]
+    return smaller, [changes.where(one, two) for one, two in pairs]
 
 
 def _in_turns(states: list[UOp], partners: UOp) -> list[UOp]:

@@ -17,6 +17,7 @@ from math import prod
 
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.bases import COMPUTED, is_concrete, reached
+from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -98,9 +99,9 @@ def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
 # ---- what is split -------------------------------------------------------------------------------
 
 
-def split_reductions(sink: UOp, lanes: bool) -> UOp:
-    """`sink` with each long REDUCE_AXIS in two steps; with `lanes` for devices with groups."""
-    if lanes:
+def split_reductions(sink: UOp, wishes: Wishes) -> UOp:
+    """`sink` with each long REDUCE_AXIS in two steps."""
+    if wishes.lanes:
         return sink.rebuilt({Ops.REDUCE_AXIS: _for_lanes, Ops.RUNNING: _split_running})
     return sink.rebuilt({Ops.REDUCE_AXIS: _split})
 

@@ -25,6 +25,7 @@ from math import prod
 
 from tinygrad.base.dtype import largest_float
 from tinygrad.schedule.bases import beneath, is_concrete, reached
+from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.split import Piece, joined, pieces_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -63,7 +64,7 @@ class Pair:
     rescale: Callable[[UOp, UOp, UOp, int], UOp]
 
 
-def take_in_blocks(sink: UOp) -> UOp:
+def take_in_blocks(sink: UOp, _: Wishes) -> UOp:
     """`sink` with such pairs of reductions over long rows computed in blocks."""
     order = sink.toposort()
     pairs = {node: pair for node in order if (pair := _pair_of(node)) is not None}

@@ -9,6 +9,7 @@ from operator import add
 
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.movement import source_index
+from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_contraction, is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -16,9 +17,13 @@ from tinygrad.uop.op import GroupOp, Ops
 TOGETHER = 4  # products that one kernel adds: a loop in Python over a layer has one for each turn
 
 
-def taken_apart(sink: UOp) -> UOp:
-    """`sink` with its sums of products in the form that takes the least work."""
-    sink = sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
+def products_apart(sink: UOp, _: Wishes) -> UOp:
+    """`sink` with each of the products that a sum adds up summed on its own."""
+    return sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
+
+
+def factors_apart(sink: UOp, _: Wishes) -> UOp:
+    """`sink` with the factors that terms share multiplied to their sums."""
     return sink.rebuilt({Ops.REDUCE_AXIS: _still_factor_apart})
 
 

@@ -33,15 +33,15 @@ def _shift_holds(x: Any, c1: Any, c2: Any) -> Any:
     return fits & (c2.arg - c1.arg >= low) & (c2.arg - c1.arg <= high)
 
 
-def _is_below(all: Any, x: Any, w: Any) -> Any:
+def _is_below(x: Any, w: Any) -> Any:
     return x.vmax < w.vmin
 
 
-def _is_not_below(all: Any, x: Any, w: Any) -> Any:
+def _is_not_below(x: Any, w: Any) -> Any:
     return x.vmin >= w.vmax
 
 
-def _are_apart(all: Any, x: Any, w: Any) -> Any:
+def _are_apart(x: Any, w: Any) -> Any:
     """No number is within the bounds of both."""
     return (x.vmax < w.vmin) | (w.vmax < x.vmin)
 
@@ -49,8 +49,8 @@ def _are_apart(all: Any, x: Any, w: Any) -> Any:
 BITS = [
     Rule("x & x", exact & exact, x),
     Rule("x | x", exact | exact, x),
-    Rule("x ^ x", (exact ^ exact).named("all"), literal(0)),
-    Rule("x & 0", (exact & 0).named("all"), literal(0)),
+    Rule("x ^ x", exact ^ exact, literal(0)),
+    Rule("x & 0", exact & 0, literal(0)),
     Rule("x | 0", exact | 0, x),
     Rule("x ^ 0", exact ^ 0, x),
     Rule("x & ones", exact & c1, x, lambda x, c1: _all_ones(c1)),
@@ -62,8 +62,8 @@ BITS = [
     Rule("(x | y) | y", (exact | y) | y, x | y),
     Rule("x & (x | y)", exact & (exact | y), x),
     Rule("x | (x & y)", exact | (exact & y), x),
-    Rule("p & not p", (p & p.ne(True)).named("all"), literal(False)),
-    Rule("p | not p", (p | p.ne(True)).named("all"), literal(True)),
+    Rule("p & not p", p & p.ne(True), literal(False)),
+    Rule("p | not p", p | p.ne(True), literal(True)),
 ]
 COMPARISONS = [
     Rule("not not p", p.ne(True).ne(True), p),
@@ -72,14 +72,14 @@ COMPARISONS = [
     Rule("p == False", p.eq(False), p.ne(True)),
     Rule("not x == y", x.eq(y).ne(True), x.ne(y)),
     Rule("not x != y", x.ne(y).ne(True), x.eq(y)),
-    Rule("x < x", (x < x).named("all"), literal(False)),
-    Rule("x == x", exact.eq(exact).named("all"), literal(True)),
-    Rule("x != x", exact.ne(exact).named("all"), literal(False)),
+    Rule("x < x", x < x, literal(False)),
+    Rule("x == x", exact.eq(exact), literal(True)),
+    Rule("x != x", exact.ne(exact), literal(False)),
     Rule("x < y or x == y", (whole < y) | whole.eq(y), (y < x).ne(True)),
-    Rule("always x < y", (whole < w).named("all"), literal(True), _is_below),
-    Rule("never x < y", (whole < w).named("all"), literal(False), _is_not_below),
-    Rule("never x == y", whole.eq(w).named("all"), literal(False), _are_apart),
-    Rule("always x != y", whole.ne(w).named("all"), literal(True), _are_apart),
+    Rule("always x < y", whole < w, literal(True), _is_below),
+    Rule("never x < y", whole < w, literal(False), _is_not_below),
+    Rule("never x == y", whole.eq(w), literal(False), _are_apart),
+    Rule("always x != y", whole.ne(w), literal(True), _are_apart),
     Rule("x + c < c", (n + c1) < c2, x < (c2 + c1 * -1), _shift_holds),
 ]
 CHOICES = [

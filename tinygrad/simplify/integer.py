@@ -25,15 +25,15 @@ def _divides(divisor: Any, number: Any) -> Any:
 
 RULES = [
     Rule("x // 1", n // 1, x),
-    Rule("x % 1", (n % 1).named("all"), literal(0)),
+    Rule("x % 1", n % 1, literal(0)),
     Rule("x // -1", signed // -1, x * -1),
-    Rule("x // x", (n // n).named("all"), literal(1), lambda all, x: (x.vmin > 0) | (x.vmax < 0)),
-    Rule("x % x", (n % n).named("all"), literal(0)),
+    Rule("x // x", n // n, literal(1), lambda x: (x.vmin > 0) | (x.vmax < 0)),
+    Rule("x % x", n % n, literal(0)),
     Rule(
         "x // c below c",
-        (n // c1).named("all"),
+        n // c1,
         literal(0),
-        lambda all, x, c1: (x.vmin >= 0) & (x.vmax < c1.arg),
+        lambda x, c1: (x.vmin >= 0) & (x.vmax < c1.arg),
     ),
     Rule("x % c below c", n % c1, x, lambda x, c1: (x.vmin >= 0) & (x.vmax < c1.arg)),
     Rule(
@@ -49,5 +49,5 @@ RULES = [
         lambda x, c1, c2: (c1.arg > 0) & (c2.arg > 0) & _divides(c2.arg, c1.arg),
     ),
     Rule("(x * c) // c", times // c1, x, _no_wrap),
-    Rule("(x * c) % c", (times % c1).named("all"), literal(0), lambda all, **k: _no_wrap(**k)),
+    Rule("(x * c) % c", times % c1, literal(0), _no_wrap),
 ]

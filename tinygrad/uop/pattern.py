@@ -100,21 +100,18 @@ class UPat(Arithmetic):
         """The node that this term stands for; operations on constants alone are computed."""
         if self.name is not None and self.name in found:
             return found[self.name]
-        if self._is_literal():  # a rule that gives a constant names its root: it comes first
-            return next(iter(found.values())).const_like(self.arg)
         assert self.ops is not None and isinstance(self.src, (tuple, list)), f"{self!r} is no term"
-        known = [s.instantiate(found) for s in self.src if not s._is_literal()]
+        known = [s.instantiate(found) for s in self.src if not s.is_literal()]
         like = known[-1] if known else next(iter(found.values()))
-        src = [
-            like.const_like(s.arg) if s._is_literal() else s.instantiate(found) for s in self.src
-        ]
+        src = [like.const_like(s.arg) if s.is_literal() else s.instantiate(found) for s in self.src]
         op = self.ops[0]
         made = src[0].alu(op, *src[1:])
         if op in GroupOp.ALU and all(s.op is Ops.CONST for s in src):
             return made.const_like(evaluate(op, made.dtype, *(s.arg for s in src)))
         return made
 
-    def _is_literal(self) -> bool:
+    def is_literal(self) -> bool:
+        """Whether this is a certain constant."""
         return self.ops == (Ops.CONST,) and self.name is None
 
 
@@ -123,7 +120,8 @@ class Rule:
     """`left` becomes `right` when `when` holds.
 
     `right` is a term, or a function of the named nodes that may return None for "no"; `when`
-    takes the named nodes too. A term on the right makes the rule provable.
+    takes the named nodes too. A term on the right makes the rule provable. If it is a constant, it
+    gets the dtype and the shape of the node.
     """
 
     name: str
@@ -131,12 +129,14 @@ class Rule:
     right: UPat | Callable[..., UOp | None]
     when: Callable[..., bool] | None = None
 
-    def apply(self, **found: UOp) -> UOp | None:
+    def apply(self, root: UOp | None = None, **found: UOp) -> UOp | None:
+        """The right side for these nodes, None for "no". `root`: the node that matched, if the
+        right side is a constant."""
         if self.when is not None and not self.when(**found):
             return None
-        if isinstance(self.right, UPat):
-            return self.right.instantiate(found)
-        return self.right(**found)
+        if not isinstance(self.right, UPat):
+            return self.right(**found)
+        return self.right.instantiate(found) if root is None else root.const_like(self.right.arg)
 
 
 RuleLike = Rule | tuple[UPat, Callable[..., UOp | None]]
@@ -188,6 +188,8 @@ def _attempts_of(rule: RuleLike, op: Ops) -> list[_Attempt]:
     """How to try one rule on nodes of `op`; nothing if it can't fit."""
     if isinstance(rule, Rule):
         left, function, context, name = rule.left, rule.apply, False, rule.name
+        if isinstance(rule.right, UPat) and rule.right.is_literal():
+            left = left.named("root")
     else:
         left, function = rule
         context = "ctx" in inspect.signature(function).parameters

@@ -5,7 +5,6 @@ it), and the compiler is whatever the machine has. Memory, helper threads and se
 CPU's, so tensors of both lie in the same place. Nothing here needs llvmlite.
 
 compiler   finds a C compiler; C → shared object; shared object → callable functions
-runner     the native code that runs a list of kernels, in C
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from typing import Any
 from tinygrad.backends.c_dialect import C_BITS, C
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.clang.compiler import CCompiler, find_compiler, load_shared
-from tinygrad.backends.clang.runner import load_c_runner
 from tinygrad.backends.cpu import core_count, host_memory, host_target, pool_of
 from tinygrad.backends.cpu.queue import CPUQueue
+from tinygrad.backends.cpu.runner import Runner, load_runner
+from tinygrad.backends.cpu.runner_program import C as C_TEXT
 from tinygrad.backends.interface import Backend
 from tinygrad.base.target import Target
 
@@ -32,6 +32,11 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
     target = describe(host_target(), compiler.has_half)
     renderer = CRenderer(C if compiler.has_half else C_BITS, entry=True)
     return Backend(target, renderer, compiler, host_memory(), CPUQueue(pool, load_shared))
+
+
+def load_c_runner(compiler: CCompiler, cache: Any = None) -> Runner:
+    """The CPU's runner of kernel lists, made by the C compiler."""
+    return load_runner(C_TEXT, compiler, host_target(), cache, load_shared)
 
 
 def describe(host: Target, has_half: bool) -> Target:

@@ -2,8 +2,8 @@
 
 Read in this order: `features`, `target` (what this machine is); `compiler` (LLVM IR → object code:
 the only file that needs LLVM); `relocations`, `loader` (object code → callable functions); `pages`,
-`memory` (pages of the system; blocks); `runner_ir`, `runner`
-(the native code that runs a list of kernels); `pool`, `queue` (helper threads; segments).
+`memory` (pages of the system; blocks); `runner_program`, `runner_languages`, `runner` (the native
+code that runs a list of kernels); `pool`, `queue` (helper threads; segments).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tinygrad.backends.cpu.memory import HostMemory
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.runner import ObjectCache, Runner, load_runner
+from tinygrad.backends.cpu.runner_program import LLVM
 from tinygrad.backends.cpu.target import core_count, host_target
 from tinygrad.backends.interface import Backend, Compiler
 from tinygrad.backends.llvm_compiler import LLVMCompiler
@@ -45,8 +46,8 @@ def open_queue(
     compiler: Compiler, cache: ObjectCache | None = None, threads: int | None = None
 ) -> CPUQueue:
     """A queue on `threads` threads, the caller among them; None: one a core (see CPU_COUNT)."""
-    triple = host_target().triple
-    pool = pool_of(threads or core_count(), lambda: load_runner(compiler, triple, cache))
+    target = host_target()
+    pool = pool_of(threads or core_count(), lambda: load_runner(LLVM, compiler, target, cache))
     return CPUQueue(pool)
 
 

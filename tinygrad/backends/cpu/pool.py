@@ -16,7 +16,7 @@ import weakref
 
 from tinygrad.backends.cpu.pages import PAGE, Pages
 from tinygrad.backends.cpu.runner import Runner, wait_functions
-from tinygrad.backends.cpu.runner_ir import OFFSETS, PAUSES
+from tinygrad.backends.cpu.runner_program import PAUSES, SEAT, SEATS, WORDS
 from tinygrad.base.locks import ForkSafeLock
 
 
@@ -66,10 +66,10 @@ class Pool:
 
     def _start(self) -> Pages:
         words = Pages(_seat(self.threads))
-        wait, wake = wait_functions(self.runner.machine)
-        spins = PAUSES[self.runner.machine][2]
-        for name, value in (("SPINS", spins), ("WAIT_CALL", wait), ("WAKE_CALL", wake)):
-            ctypes.c_int64.from_address(words.address + OFFSETS[name]).value = value
+        wait, wake = wait_functions()
+        spins = PAUSES[self.runner.machine].spins
+        for name, value in (("spins", spins), ("wait_call", wait), ("wake_call", wake)):
+            _write(words.address, f"pool.{name}", value)
         self._words = words
         for thread in range(1, self.threads):
             helper = threading.Thread(
@@ -90,13 +90,17 @@ class Pool:
             return
         self._scratch = [Pages(nbytes + PAGE, huge=True) for _ in range(self.threads - 1)]
         for thread, pages in enumerate(self._scratch, 1):
-            seat = words.address + _seat(thread)
-            ctypes.c_int64.from_address(seat + OFFSETS["SEAT_SCRATCH"]).value = pages.address
+            _write(words.address + _seat(thread), "seat.scratch", pages.address)
 
 
 def _seat(thread: int) -> int:
     """The offset of a thread's seat in the words of the pool."""
-    return OFFSETS["SEATS"] + OFFSETS["SEAT"] * thread
+    return SEATS + SEAT * thread
+
+
+def _write(address: int, word: str, value: int) -> None:
+    """Gives a word of the struct at this address a value."""
+    ctypes.c_int64.from_address(address + WORDS[word][0]).value = value
 
 
 def _help(runner: Runner, words: Pages, thread: int) -> None:

@@ -13,7 +13,7 @@ import itertools
 import struct
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.backends.cpu.cut_files import check, cut, readers
@@ -21,7 +21,8 @@ from tinygrad.backends.cpu.loader import LoadedObject, load_object
 from tinygrad.backends.cpu.pages import Pages
 from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
-from tinygrad.backends.cpu.runner import LIST, RECORD
+from tinygrad.backends.cpu.runner import Place
+from tinygrad.backends.cpu.runner_program import LIST, RECORD
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
@@ -34,8 +35,6 @@ LONG_WORK = 4_000_000_000  # from here on a segment can be left: a thread listen
 SLICES = 64  # of a long kernel, for each thread: how soon it can be left
 IN_A_MOMENT = contextlib.nullcontext()
 WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
-
-Place = Callable[[bytes, Sequence[str]], LoadedObject]
 
 
 @dataclass(frozen=True)

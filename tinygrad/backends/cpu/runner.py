@@ -1,4 +1,4 @@
-"""The native code that runs a list of kernels: written as LLVM IR text, compiled once, cached.
+"""The native code that runs a list of kernels: compiled once, cached.
 
 Python writes the pointers of a segment into one table and makes one call. Everything between two
 kernels happens here: filling a kernel's argument table, splitting its tasks among threads, waiting
@@ -19,32 +19,28 @@ n > 0 to n - 1 owns a chunk, and the open kernel can't end before that chunk is 
 `finished`. So a helper that slept through ten kernels can do no harm. Storing `remaining` and
 counting chunks are atomic exchanges, which also order the non-temporal stores of kernels before.
 
-Its text is in `runner_ir.py`. Nothing there knows an operating system but the table WAITS, nor a
-machine but the table PAUSES.
+It is written in `runner_program`, and from there in C or LLVM IR (`runner_languages`), so a machine
+needs the compiler of either.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from tinygrad.backends.cpu.loader import LoadedObject, function_address, load_object
-from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
+from tinygrad.backends.cpu.runner_program import FUNCTIONS, WAITS
 from tinygrad.backends.interface import Compiler
+from tinygrad.base.later import later
+from tinygrad.base.target import Target
 
-FUNCTIONS = ("run_list", "help", "dismiss")
-
-# How a list begins: records, count, stop. Behind it lie pool, scratch and the table.
-LIST = struct.Struct("3q")
-# One kernel of a list: function, arguments, positions, count, tasks, chunk, chunks, ranges, wake.
-# `arguments` is filled from the list's table at `count` `positions` (i32 each); `chunks` 0 means
-# that the caller runs all tasks itself; `ranges` is how many seats the chunks are dealt to; `wake`
-# allows waking sleeping helpers.
-RECORD = struct.Struct("9q")
+languages = later("tinygrad.backends.cpu.runner_languages")
+SOURCES = ("runner_program.py", "runner_languages.py")  # what its code depends on
+Place = Callable[[bytes, Sequence[str]], LoadedObject]
 
 
 class ObjectCache(Protocol):
@@ -80,30 +76,32 @@ def system_name() -> str:
     return "linux" if sys.platform.startswith("linux") else sys.platform
 
 
-def load_runner(compiler: Compiler, triple: str, cache: ObjectCache | None = None) -> Runner:
-    """The runner for this machine, from the cache if it is there."""
-    machine = triple.partition("-")[0].replace("arm64", "aarch64")
-    source = runner_source(system_name(), machine)
-    binary = cached_object(compiler, source, triple, cache)
-    return Runner(load_object(binary, FUNCTIONS), machine)
-
-
-def cached_object(
-    compiler: Compiler, source: str, machine: str, cache: ObjectCache | None
-) -> bytes:
-    """The object code of `source` for `machine`: compiled once."""
-    key = hashlib.sha256(f"{source}\n{compiler.version}\n{machine}".encode()).digest()
+def load_runner(
+    language: int,
+    compiler: Compiler,
+    target: Target,
+    cache: ObjectCache | None = None,
+    place: Place = load_object,
+) -> Runner:
+    """The runner for this machine, from the cache if it is there; else in the language that the
+    `compiler` takes. `place` makes binaries callable."""
+    machine = target.triple.partition("-")[0].replace("arm64", "aarch64")
+    files = [Path(__file__).with_name(name).stat() for name in SOURCES]
+    stamps = [(file.st_size, file.st_mtime_ns) for file in files]
+    code = target.triple, target.cpu, target.features
+    facts = language, system_name(), compiler.version, *code, stamps
+    key = hashlib.sha256(repr(facts).encode()).digest()
     binary = None if cache is None else cache.get(key)
     if binary is None:
-        binary = compiler.compile(source)
+        binary = compiler.compile(languages.runner_source(language, system_name(), machine))
         if cache is not None:
             cache.put(key, binary)
-    return binary
+    return Runner(place(binary, FUNCTIONS), machine)
 
 
-def wait_functions(machine: str) -> tuple[int, int]:
+def wait_functions() -> tuple[int, int]:
     """Addresses of the system's functions to sleep and to wake."""
-    row = WAITS[system_name(), machine]
+    row = WAITS[system_name()]
     library: Any = ctypes.CDLL(row.library)
     wait, wake = (function_address(getattr(library, name)) for name in row.functions)
     return wait, wake

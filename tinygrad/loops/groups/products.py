@@ -97,8 +97,7 @@ def _joined(
     """Merges loops: one for the rows, one for the columns, one for each sum; and returns the loops
     around them."""
     rows, columns = sides
-    outer = [x for x in plan.names_in("store") if x not in (*rows, *columns)]
-    plan.do("order", "store", (*outer, *rows, *columns))
+    outer = plan.innermost("store", (*rows, *columns))
     m, n = _as_one(plan, rows), _as_one(plan, columns)
     made = []
     for one in products:

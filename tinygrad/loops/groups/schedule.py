@@ -9,6 +9,7 @@ shared memory."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from math import isqrt
 
 from tinygrad.loops.cost import turns
@@ -158,7 +159,6 @@ def _columns(plan: Plan, nest: Nest) -> bool:
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
     lanes = min(_block(plan) // side, LEAST_BLOCK, power_below(shortest // 2))
     name, across = name_of(column), names(beside)
-    outer = [x for x in names(rows) if x != name]
     mine = plan.split(name, side, name + "l", "PARALLEL", "LOOP")
     inner: list[str] = []
     if across:
@@ -166,8 +166,7 @@ def _columns(plan: Plan, nest: Nest) -> bool:
         inner = [plan.split(across[-1], lanes, across[-1] + "l", "LOOP", "LANE")]
     _share(plan, plan.sums, lanes)
     plan.do("role", mine, "LANE")
-    plan.do("order", "store", (*outer, name, *across, *inner, mine))
-    plan.give("PARALLEL", outer)
+    plan.give("PARALLEL", plan.innermost("store", (name, *across, *inner, mine)))
     return True
 
 
@@ -184,7 +183,6 @@ def _keep_columns(plan: Plan, column: str, count: int) -> None:
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
     """Each lane computes a small tile of a product; the lanes of a group form a square block."""
     side = min(TILE_LANES, power_below(isqrt(_block(plan))))
-    outer = [name_of(r) for r in plan.nest("store").loops if r not in (rows, columns)]
     inside: list[list[str]] = [[], [], []]
     for loop in (rows, columns):
         name = name_of(loop)
@@ -193,8 +191,7 @@ def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
         lane = plan.split(copy, side, name + "l", "UNROLL", "LANE")
         for level, each in zip(inside, (name, copy, lane), strict=True):
             level.append(each)
-    plan.do("order", "store", (*outer, *inside[0], *inside[1], *inside[2]))
-    plan.give("PARALLEL", outer)
+    plan.give("PARALLEL", plan.innermost("store", chain(*inside)))
 
 
 def _flat(plan: Plan, nest: Nest) -> None:
@@ -234,10 +231,8 @@ def _turned(plan: Plan, nest: Nest) -> bool:
     if sum(square * x.dtype.itemsize for x in across) > plan.target.local_memory // 2:
         return False
     slow, fast = name_of(other), name_of(last)
-    outer = [x for x in names(nest.loops) if x not in (slow, fast)]
     rows, lanes = (plan.split(x, TURNED_LANES, x + "t", "PARALLEL", "LOOP") for x in (slow, fast))
-    plan.do("order", "store", (*outer, slow, fast, rows, lanes))
-    plan.give("PARALLEL", outer)
+    plan.give("PARALLEL", plan.innermost("store", (slow, fast, rows, lanes)))
     for _ in across:
         read = next(x for x in reads_of(plan.nodes) if step(x, plan.loops[rows]) == 1)
         name = plan.stage(read, (lanes, rows), "turned", "LOCAL")
@@ -245,7 +240,7 @@ def _turned(plan: Plan, nest: Nest) -> bool:
         plan.do("pad", name, f"{name}.{lanes}", max(1, WORD // read.dtype.itemsize))  # other banks
         fill(plan, name, TURNED_LANES * TURNED_ROWS)
     own = plan.split(rows, TURNED_ROWS, rows + "l", "UNROLL", "LANE")
-    plan.do("order", "store", (*outer, slow, fast, rows, own, lanes))
+    plan.innermost("store", (slow, fast, rows, own, lanes))
     plan.do("role", lanes, "LANE")
     return True
 

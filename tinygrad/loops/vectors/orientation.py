@@ -2,11 +2,11 @@
 
 The usual choice is bad in some products of a window. In the weight gradient of a convolution the
 window is summed over its positions: it would be packed once for each tap, across memory. Small
-images leave much of their last vector empty. In these cases the product is turned. The other side
-is packed once and fills the vectors, and the window is read in place, from a copy that includes its
-border. Results are kept in a buffer, and the stores turn them back.
+images leave much of their last vector empty. In these cases the product is transposed. The other
+side is packed once and fills the vectors, and the window is read in place, from a copy that
+includes its border. Results are kept in a buffer, and the stores transpose them back.
 
-- A product whose result lies along the other side anyway is turned too: the gradients of a
+- A product whose result lies along the other side anyway is transposed too: the gradients of a
   transposed convolution, which would pack that side again for each row of pixels.
 - Where much of a window is border and there are enough images, a tile is one pixel of several
   images, instead of several pixels of one.
@@ -53,12 +53,12 @@ PANEL = 4
 ACROSS, PACKED = 2.5, 4.0
 """Cycles to pack an element across memory, and to pack a vector along it."""
 
-BUILT, READ_AGAIN, TURNED = 1.0, 0.25, 3.0
+BUILT, READ_AGAIN, PUT_BACK = 1.0, 0.25, 3.0
 """Cycles for an element of a staged window; for each panel that reads it; and for a result that is
 transposed back."""
 
 WORTH = 0.97
-"""A turn is made only if it takes at most this fraction of the cost: the estimates are
+"""A product is transposed only if that takes at most this fraction of the cost: the estimates are
 uncertain."""
 
 
@@ -66,7 +66,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Turn:
+class WindowProduct:
     """A product of `window`, which depends on the loops of each of `pairs` by their sum and alone
     has the loops `taps`, and of a side that alone has the loop `along`. `images`: a loop of the
     window, over images or channels, that is neither in a pair nor summed. `beside`: its turns are
@@ -90,12 +90,13 @@ class Turn:
         return self.pairs[0][0] not in names(self.taps)
 
 
-def turn_windows(plan: Plan) -> tuple[str, ...]:
-    """Applies the turn if it saves work. Returns the stages that then hold a product."""
+def transpose_windows(plan: Plan) -> tuple[str, ...]:
+    """Transposes the product of a window if that saves work. Returns the stages that then hold a
+    product."""
     reductions = plan.sums
     if len(reductions) != 1 or plan.stages or plan.lanes < 2:
         return ()
-    found = _turn(plan, reductions[0])
+    found = _transposed(plan, reductions[0])
     if found is None:
         return ()
     along, (tasks, blocks, images) = name_of(found.along), _images(plan, found)
@@ -122,7 +123,7 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     return (name,)
 
 
-def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
+def _images(plan: Plan, found: WindowProduct) -> tuple[Names, Names, Names]:
     """Three groups of loops: those over blocks of images that are tasks, with those over groups of
     channels; those over other blocks; and those over the images of a block."""
     if found.images is None:
@@ -138,7 +139,7 @@ def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
     return (name, *names(found.groups)), (), (inner,)
 
 
-def _block(plan: Plan, found: Turn) -> int:
+def _block(plan: Plan, found: WindowProduct) -> int:
     """The images of a block, a divisor of their number: as many as make a tile, or as fit in the
     cache."""
     assert found.images is not None
@@ -148,7 +149,7 @@ def _block(plan: Plan, found: Turn) -> int:
     return next((n for n in counts if found.beside or _stays(plan, found, n)), size)
 
 
-def _stays(plan: Plan, found: Turn, count: int) -> bool:
+def _stays(plan: Plan, found: WindowProduct, count: int) -> bool:
     """Whether the cache can hold the other side, together with what is staged for `count`
     images."""
     (reduction,) = plan.sums
@@ -160,8 +161,8 @@ def _stays(plan: Plan, found: Turn, count: int) -> bool:
     return turns(own) * columns <= half and (found.beside or block <= half)
 
 
-def _turn(plan: Plan, reduction: UOp) -> Turn | None:
-    """The turn of this sum that saves enough work; None if there is none."""
+def _transposed(plan: Plan, reduction: UOp) -> WindowProduct | None:
+    """The transposed form of this sum that saves enough work; None if there is none."""
     loops, own, pair = plan.nest("store").loops, own_ranges(reduction), factors_of(reduction)
     if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
         return None
@@ -182,82 +183,82 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     both = [r for r in loops if r in window.ranges and r in other.ranges]
     shifts = tuple(pair for pair, *_ in pairs_of(moved[-1], counters, both, 0) if pair[1] == 1)
     groups = tuple(r for r in both if all(name_of(r) != pair[2] for pair in shifts))
-    plain = Turn(window, pairs, taps, along[-1], shifts=shifts, groups=groups)
+    plain = WindowProduct(window, pairs, taps, along[-1], shifts=shifts, groups=groups)
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
-    turned = [plain]
+    choices = [plain]
     if images and not plain.is_summed:
         plain = replace(plain, images=images[-1])
-        turned = [plain, replace(plain, beside=True)]
-    costs = [_cycles(plan, each, own) for each in turned]
+        choices = [plain, replace(plain, beside=True)]
+    costs = [_cycles(plan, each, own) for each in choices]
     least = min(costs)
     is_less = least < WORTH * _as_it_is(plan, plain, other, own)
-    return turned[costs.index(least)] if is_less else None
+    return choices[costs.index(least)] if is_less else None
 
 
-def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
-    """The total cycles of the turned product."""
-    depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
+def _cycles(plan: Plan, product: WindowProduct, own: tuple[UOp, ...]) -> float:
+    """The total cycles of the transposed product."""
+    depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
     built, together, part = BUILT, rows, 1.0
-    if turn.beside:
-        built, together = ACROSS, _block(plan, turn)
-        part = part_within(plan.kernel, own, frozenset(names(turn.taps)))
-    tile = register_tile(plan, together, columns, turn.window.dtype.itemsize)
-    width = tile.columns if turn.beside else PANEL * plan.lanes
-    line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
+    if product.beside:
+        built, together = ACROSS, _block(plan, product)
+        part = part_within(plan.kernel, own, frozenset(names(product.taps)))
+    tile = register_tile(plan, together, columns, product.window.dtype.itemsize)
+    width = tile.columns if product.beside else PANEL * plan.lanes
+    line, cache = width * product.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
-    kept = _elements(turn, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
+    kept = _elements(product, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
     tiles = part * rows // together * tile.cycles
-    return depth * (tiles + ACROSS * columns) + TURNED * rows * columns + kept
+    return depth * (tiles + ACROSS * columns) + PUT_BACK * rows * columns + kept
 
 
-def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
+def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
     """The cycles of the product whose vectors lie along the window."""
-    nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
-    if turn.along is nest.loops[-1]:
-        return _along_as_it_is(plan, turn, other, own)
+    nest, depth, rows = plan.nest("store"), turns(own), turns(product.taps)
+    if product.along is nest.loops[-1]:
+        return _along_as_it_is(plan, product, other, own)
     row = [nest.loops[-1]]
     for inner, outer in pairwise(reversed(nest.loops)):
         as_one = all(linear(flat_offset(write), outer, inner) for write in nest.writes)
-        if outer not in turn.taps or not as_one:
+        if outer not in product.taps or not as_one:
             break
         row.append(outer)  # they will be one loop
-    is_row = all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row))
-    stays = is_row and not turn.is_summed
-    stays = stays and is_in_place(plan, nest, other, turn.window, own, turn.along, turns(row))
-    itemsize = turn.window.dtype.itemsize
-    tile = register_tile(plan, size_of(turn.along), turns(row), itemsize, masked=stays)
+    is_row = all(linear(flat_offset(product.window), o, i) for i, o in pairwise(row))
+    stays = is_row and not product.is_summed
+    stays = stays and is_in_place(plan, nest, other, product.window, own, product.along, turns(row))
+    itemsize = product.window.dtype.itemsize
+    tile = register_tile(plan, size_of(product.along), turns(row), itemsize, masked=stays)
     tiles = rows // turns(row) * tile.cycles
-    if turn.is_summed:
+    if product.is_summed:
         return depth * (tiles + ACROSS * rows)
     if stays:
         return depth * tiles
     return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
 
 
-def _along_as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
+def _along_as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
     """The cycles if vectors lie along the other side, which is packed again for each row of
     taps."""
-    depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
-    height, itemsize = size_of(turn.taps[-1]), turn.window.dtype.itemsize
-    dense = all(step(n, turn.along) == 1 for n in reads_of(other.toposort()))
+    depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
+    height, itemsize = size_of(product.taps[-1]), product.window.dtype.itemsize
+    dense = all(step(n, product.along) == 1 for n in reads_of(other.toposort()))
     each = register_tile(plan, height, columns, itemsize).cycles
     each += 0 if dense else ACROSS * columns
     return depth * (rows // height * each + BUILT * rows)
 
 
-def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
+def _elements(product: WindowProduct, own: tuple[UOp, ...]) -> int:
     """The number of elements of the window's side in a product, each counted once."""
-    both = {name for position, _, tap, _ in turn.pairs for name in (position, tap)}
-    its = turn.window.ranges & {*turn.taps, *own}
+    both = {name for position, _, tap, _ in product.pairs for name in (position, tap)}
+    its = product.window.ranges & {*product.taps, *own}
     count = turns(r for r in its if name_of(r) not in both)
     loops = {name_of(r): size_of(r) for r in its}
-    for position, each, tap, apart in turn.pairs:
+    for position, each, tap, apart in product.pairs:
         count *= each * (loops[position] - 1) + abs(apart) * (loops[tap] - 1) + 1
     return count
 
 
-def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
+def _keep_window(plan: Plan, found: WindowProduct, tasks: Names, images: Names) -> None:
     """Stages the window, with its rows adjacent. It is laid out like its source, unless squares can
     be transposed so that channels, which all taps sum over, become contiguous. A plain read without
     a gate stays where it is, unless `beside`."""
@@ -288,7 +289,7 @@ def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
         plan.do("role", own[0], "PARALLEL")
 
 
-def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
+def _parts(plan: Plan, found: WindowProduct, batch: int) -> tuple[str, ...]:
     """The outermost loop of the sum, if its turns should be summed separately: as tasks that share
     nothing, where there are few panels, and sums that are small compared to their operands."""
     (reduction,) = plan.sums

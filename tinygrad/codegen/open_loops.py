@@ -25,7 +25,7 @@ class Trip:
     guarded: bool = False
 
 
-class Turns:
+class OpenLoops:
     """The open loops of a nest, each with the scope that binds it."""
 
     def __init__(self, kernel: UOp) -> None:

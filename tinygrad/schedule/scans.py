@@ -7,12 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo
 
 
-def joined_loops(sink: UOp) -> UOp:
+def joined_loops(sink: UOp, _: Wishes) -> UOp:
     """`sink` with one SCAN for all SCANs that have the same states, turns and sources."""
     order = sink.toposort()
     loops = [node for node in order if node.op is Ops.SCAN]
