@@ -101,6 +101,6 @@ def test_an_operation_is_added_as_the_page_on_changes_says(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert run.stdout == printed, (device, run.stderr)
