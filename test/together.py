@@ -12,11 +12,13 @@ from typing import Any
 PATIENCE = 300.0  # seconds, which only a thread that waits for ever takes
 
 
-def together(*works: Callable[[], Any], often: bool = False) -> list[Any]:
+def together(
+    *works: Callable[[], Any], often: bool = False, patience: float = PATIENCE
+) -> list[Any]:
     """What each returns. All begin at once; with `often` they take turns between any two lines."""
     found: dict[int, Any] = {}
     errors: list[BaseException] = []
-    begin = threading.Barrier(len(works), timeout=PATIENCE)
+    begin = threading.Barrier(len(works), timeout=patience)
 
     def told(place: int, work: Callable[[], Any]) -> None:
         try:
@@ -29,7 +31,7 @@ def together(*works: Callable[[], Any], often: bool = False) -> list[Any]:
         threading.Thread(target=told, args=(place, work), daemon=True)
         for place, work in enumerate(works)
     ]
-    interval, end = sys.getswitchinterval(), time.monotonic() + PATIENCE
+    interval, end = sys.getswitchinterval(), time.monotonic() + patience
     if often:
         sys.setswitchinterval(1e-5)
     try:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from together import together
 from tinygrad import Tensor, TinyJit
 from tinygrad.engine.devices import Device
 from tinygrad.engine.structure import nodes_below, structure_of
+from tinygrad.engine.turns import Turns
 
 
 @pytest.fixture
@@ -189,6 +191,50 @@ INTERRUPTED = """
 def test_interrupts_anywhere_leave_a_working_interpreter():
     """While building, planning, compiling and running."""
     assert run(INTERRUPTED, CACHELEVEL="0") == "interrupted"
+
+
+def interrupted_at(number: int, work: Callable[[], None]) -> bool:
+    """Whether a KeyboardInterrupt came at that one of the places in `work` where Python hears
+    signals: where functions begin, and where calls of C end."""
+    left = number
+
+    def listens(frame: object, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0 and argument is not sys.setprofile:
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(listens)
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize("kind", ["together", "alone"])
+def test_a_turn_that_is_interrupted_anywhere_is_over(kind):
+    """Also while it begins and ends: a turn that stayed taken was one that a capture waited for,
+    for ever."""
+    turns, number, other = Turns(), 0, threading.Event()
+
+    def takes_a_turn(kind: str) -> None:
+        with getattr(turns, kind)():
+            pass
+
+    def goes_on() -> None:  # a thread that was inside before
+        takes_a_turn("together")
+        other.wait()
+
+    threading.Thread(target=goes_on, daemon=True).start()
+    while interrupted_at(number, functools.partial(takes_a_turn, kind)):
+        number += 1
+        together(*[functools.partial(takes_a_turn, k) for k in ("alone", "together")], patience=20)
+        takes_a_turn("alone")
+    other.set()
+    assert number > 4
 
 
 def test_control_c_in_a_finaliser_is_heard():
