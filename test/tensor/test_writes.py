@@ -720,3 +720,26 @@ def test_an_expression_that_is_given_a_value_has_it_alone(source):
     z.assign(x)
     x += 1
     assert z.tolist() == [0, 1, 2, 3]
+
+
+def test_equal_results_that_were_computed_together_are_written_apart():
+    for _ in range(3):  # then by a plan that is remembered
+        a, b = (Tensor.ones(2, requires_grad=True).detach() * 2 for _ in range(2))
+        Tensor.realize(a, b)
+        assert a.tolist() == b.tolist() == [2, 2]
+        a += 1
+        assert (a.tolist(), b.tolist()) == ([3, 3], [2, 2])
+
+
+def test_equal_weights_of_a_captured_step_are_written_apart():
+    weights = [Tensor.ones(2, requires_grad=True) for _ in range(2)]
+
+    @TinyJit
+    def step(x):
+        for weight in weights:
+            weight.assign(weight.detach() + 1)
+        return (x * 2).realize()
+
+    for n in range(4):
+        step(Tensor([1.0]).realize())
+        assert [weight.tolist() for weight in weights] == [[n + 2.0] * 2] * 2

@@ -296,19 +296,19 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
     """Must be called before a replay overwrites these buffers: living tensors get what they still
     need of the old values, and expressions computed from them refer to an old version from now
     on."""
-    ask_all()
-    for buffer in buffers:
-        version = None if buffer.version is None else buffer.version()
-        if version is not None and (
-            buffer.others
-            or version.readers
-            or (version.families is not None and version.families.copied)
-        ):
-            break
-    else:
-        return
-    with turns.together():
-        _compute_readers(buffers)
+    with turns.together():  # who captures meanwhile must find that only their owners have tensors
+        ask_all()
+        if any(map(_may_be_read, buffers)):
+            _compute_readers(buffers)
+
+
+def _may_be_read(buffer: Buffer) -> bool:
+    version = None if buffer.version is None else buffer.version()
+    return version is not None and bool(
+        buffer.others
+        or version.readers
+        or (version.families is not None and version.families.copied)
+    )
 
 
 def _compute_readers(buffers: Sequence[Buffer]) -> None:
@@ -396,12 +396,17 @@ def _publish(run: Run) -> None:
             last_version[buffer_of(home)] = node
     for buffer, node in last_version.items():
         _advance(node, buffer)
+    first: dict[int, UOp] = {}
     for root, number in zip(run.wanted, run.plan.plan.results, strict=True):
         base = stored_base(root)
         if base.op in (Ops.ASSIGN, Ops.BUFFER) or base.known is not None:
             continue
-        buffer = run.buffers[number]
-        made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
+        if number in first:  # equal in a plan, but each is written for itself
+            made = own_copy(first[number])
+        else:
+            buffer = run.buffers[number]
+            made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
+            first[number] = made
         made.origin = base.origin
         computed_from(made, base)
         learn(base, made.in_room(base.shape))

@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
+from tinygrad.engine.turns import turns
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.pairs import Pairs
@@ -127,7 +128,7 @@ class Autograd(Pairs):
     def _gradients(
         self,
         targets: list[Self],
-        seed: Self | None,
+        seed: Self | None = None,
         graph: _Graph | None = None,
         alone: bool = False,
     ) -> list[UOp | None]:
@@ -227,20 +228,20 @@ class Autograd(Pairs):
         >>> x.grad.tolist()
         [4.0]
         """
-        if gradient is None and promised_gradients(self, lambda of, by: of._gradients(by, None)):
-            return self
-        graph = _Graph(self._expression)
-        alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
-        floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]
-        wanted = [t for t in floats if t.requires_grad is True]
-        if not wanted:
-            wanted = [t for t in floats if t.requires_grad is None]
-            some = any(is_start(t.uop) for t in wanted)
-            others = [] if some else [t for t in alive if is_differentiable(t.dtype)]
-            self._check_past(self._expression, wanted + others)
-        for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
-            if node is not None:
-                tensor._add_gradient(tensor.of(node, False))
+        with turns.together():  # this looks at all tensors, and a capture at who has them
+            if gradient is None and promised_gradients(self, type(self)._gradients):
+                return self
+            graph = _Graph(self._expression)
+            alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
+            alive = [t for t in alive if is_differentiable(t.dtype)]
+            wanted = [t for t in alive if t.requires_grad is True and graph.nodes_of(t)]
+            if not wanted:
+                wanted = [t for t in alive if t.requires_grad is None and graph.nodes_of(t)]
+                some = any(is_start(t.uop) for t in wanted)
+                self._check_past(self._expression, wanted if some else wanted + alive)
+            for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
+                if node is not None:
+                    tensor._add_gradient(tensor.of(node, False))
         return self
 
 

@@ -27,7 +27,7 @@ from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import capturing, own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, noting, supersede
-from tinygrad.engine.turns import keeping
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
@@ -513,8 +513,8 @@ class Writing(Autograd):
             self._unshare(bottom)
             is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
             return None if is_fixed or not is_concrete(bottom) else before
-        if copies_of(bottom):
-            for holder in holders:
+        with turns.together():
+            for holder in holders if copies_of(bottom) else ():
                 holder.copy_out(bottom)
         if is_shared(bottom, self._family):
             realize(bottom)
