@@ -103,6 +103,6 @@ def test_what_the_page_on_changes_adds_does_what_it_says(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert run.stdout == printed, (device, run.stderr)

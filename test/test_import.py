@@ -25,7 +25,7 @@ def loaded(code: str, **settings: str) -> tuple[set[str], dict]:
         env={**os.environ, "DEV": "CPU", **settings},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert found.returncode == 0, found.stderr
     names, counters = json.loads(found.stdout.splitlines()[-1])

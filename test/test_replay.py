@@ -40,7 +40,8 @@ def git(tree, *words):
 
 def replay(tree, tests="test"):
     facts = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    facts |= {"PYTHONPATH": str(tree), "DEV": "PYTHON", "CAPTURE_KERNELS": ""}
+    # TESTS: as make hands it on
+    facts |= {"PYTHONPATH": str(tree), "DEV": "PYTHON", "CAPTURE_KERNELS": "", "TESTS": tests}
     command = [sys.executable, "tools/replay.py", "HEAD", tests, "--jobs", "2"]
     return subprocess.run(
         command, cwd=tree, env=facts, capture_output=True, text=True, timeout=300, check=False
@@ -63,6 +64,7 @@ def tree(tmp_path_factory):
     shutil.copy(ROOT / ".gitignore", place)
     (place / "test").mkdir()
     (place / "test" / "test_tiny.py").write_text(SUITE)
+    (place / "test" / "conftest.py").write_text("import os; int(os.environ.get('TESTS', '1'))")
     git(place, "init", "--quiet")
     git(place, "add", ".")
     git(place, "commit", "--quiet", "-m", "then")
@@ -90,7 +92,7 @@ def test_a_change_shows_in_the_kernels_that_it_changes(tree):
 
 def test_what_git_does_not_know_is_said(tree):
     done = replay(tree, "no-such-file")
-    assert done.returncode == 2 and "no kernels" in done.stdout
+    assert done.returncode == 2 and "no kernels: HEAD has no no-such-file" in done.stdout
 
 
 # ---- pictures ------------------------------------------------------------------------------------

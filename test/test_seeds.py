@@ -152,7 +152,7 @@ def run_python(code: str, **settings: str) -> subprocess.CompletedProcess:
         env={**os.environ, "DEV": "CPU", **settings},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
 

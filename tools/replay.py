@@ -35,6 +35,7 @@ TESTS = ("test/tensor", "test/engine", "test/nn", "test/schedule")
 MOST_LINES = 40  # of one diff
 SHOWN = 12  # ways
 EXAMPLES = 4  # names of kernels
+ERRORS = re.compile(r"^(FAILED|ERROR)\b|\w+(Error|Exception): ")  # of what pytest says
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,15 @@ def record(tree: Path, tests: list[str], folder: Path) -> bool:
         "PYTHONPATH": str(tree),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    # make hands on its TESTS, which test/tensor reads as a number of its own
+    inherited = {k: v for k, v in os.environ.items() if k[:7] != "PYTEST_" and k != "TESTS"}
     parallel = ["-n", str(min(2, os.cpu_count() or 1))]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *parallel, *tests]
     done = subprocess.run(command, cwd=tree, env=inherited | facts, capture_output=True, text=True)
     if done.returncode:
-        print(f"the tests of then did not all pass:\n{done.stdout[-1500:]}", file=sys.stderr)
+        errors = [line for line in done.stdout.splitlines() if ERRORS.search(line)]
+        told = "\n".join(dict.fromkeys(errors[-20:])) or done.stdout[-1500:] + done.stderr[-1500:]
+        print(f"the tests of then did not all pass:\n{told}", file=sys.stderr)
     return done.returncode in (0, 1)  # pytest's own: passed, some failed
 
 
@@ -187,6 +191,10 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", default=TESTS, help="tests that make the kernels")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    there = git("ls-tree", "-r", "-t", "--name-only", options.base).splitlines()
+    if absent := [t for t in options.tests if t.split("::")[0].rstrip("/") not in there]:
+        print(f"no kernels: {options.base} has no {', '.join(absent)}")
+        return 2
     paths = sorted(map(str, pictures_of(options.base, options.tests).glob("*.json")))
     if not paths:
         print("no kernels: the tests made none, or that commit knows no CAPTURE_KERNELS")

@@ -45,7 +45,7 @@ def in_process(code, **environment):
     """The output of a program in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(code)]
     facts = {k: v for k, v in os.environ.items() if k not in ("CC", "DEV")} | environment
-    done = subprocess.run(command, capture_output=True, text=True, env=facts, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=facts, timeout=300)
     return done.stdout + done.stderr
 
 

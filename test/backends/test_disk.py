@@ -246,7 +246,7 @@ print("good")
 @pytest.mark.parametrize("device", ("CPU", "CL"))
 def test_a_file_larger_than_memory_is_read_where_it_is_needed(device, tmp_path):
     command = [sys.executable, "-c", HUGE, str(tmp_path / "huge"), device]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "good", done.stderr[-2000:]
 
 
@@ -280,7 +280,7 @@ def limited(path, count):
     print((Tensor.ones(3) + 1).sum().item())
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
 
 
 def test_a_file_that_grows_too_large_is_an_error_and_no_trace_stays(tmp_path):

@@ -61,7 +61,7 @@ def run(code, folder=None, **environment):
         capture_output=True,
         text=True,
         env=inherited | {"PYTHONPATH": path} | environment,
-        timeout=60,
+        timeout=300,
     )
     return (done.stdout + (done.stderr.strip().splitlines() or [""])[-1]).strip()
 

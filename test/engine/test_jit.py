@@ -2,7 +2,6 @@
 an error that says so. One program or misuse a line."""
 
 import gc
-import sys
 import threading
 import time
 import weakref
@@ -13,6 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from together import together
 
 from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.errors import ArgumentError, JitError, ShapeError
@@ -725,12 +725,14 @@ def test_threads_capture_and_compute_beside_each_other():
     shared = TinyJit(lambda x: (x @ weight + Tensor.rand(1) * 0).realize())
 
     def captures():
-        for n in range(25):
-            step = TinyJit(lambda x: ((x @ weight).realize() * 2).realize())
-            for _ in range(3):
-                if step(Tensor.full((4, 4), float(n)).contiguous()).sum().item() != 8 * n * 120:
-                    wrong.append("captures")
-        done.set()
+        try:
+            for n in range(25):
+                step = TinyJit(lambda x: ((x @ weight).realize() * 2).realize())
+                for _ in range(3):
+                    if step(Tensor.full((4, 4), float(n)).contiguous()).sum().item() != 8 * n * 120:
+                        wrong.append("captures")
+        finally:
+            done.set()
 
     def computes():
         while not done.is_set():
@@ -742,32 +744,15 @@ def test_threads_capture_and_compute_beside_each_other():
             if shared(Tensor.ones(4, 4).contiguous()).sum().item() != 4 * 120:
                 wrong.append("replays")
 
-    threads = [threading.Thread(target=f) for f in (captures, computes, replays, replays)]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # so that they meet between any two lines
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=120)
-    finally:
-        sys.setswitchinterval(before)
-    assert not wrong and done.is_set()
+    together(captures, computes, replays, replays, often=True)
+    assert not wrong
 
 
 def test_threads_draw_different_numbers():
     step = TinyJit(lambda x: (x + Tensor.rand(1)).realize())
-    seen = []
     x = vec(0)
     three(step, x)
-    threads = [
-        threading.Thread(target=lambda: seen.extend([step(x).item() for _ in range(50)]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
+    seen = sum(together(*[lambda: [step(x).item() for _ in range(50)]] * 4), [])
     assert len(seen) == len(set(seen)) == 200
 
 

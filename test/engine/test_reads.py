@@ -2,13 +2,14 @@
 read; of what it doesn't read, of what is equal, and of what it sets itself, nothing is said."""
 
 import cProfile
+import functools
 import sys
-import threading
 import time
 from collections import defaultdict
 from enum import Enum
 
 import pytest
+from together import together
 
 from tinygrad import Tensor, TinyJit, dtypes, nn
 from tinygrad.base.errors import JitError
@@ -276,23 +277,16 @@ def test_an_argument_is_part_of_the_key():
 
 
 def test_threads_capture_each_for_itself():
-    found = []
-
     def work(factor):
         net = Counts()
         net.n = factor
         step = TinyJit(lambda x: (x * net.n).realize())
-        found.extend([step(vec(1)).item() for _ in range(3)])
+        assert [step(vec(1)).item() for _ in range(3)] == [factor] * 3
         net.n = 9
         with pytest.raises(JitError, match=r"net\.n"):
             step(vec(1))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == [1.0] * 3 + [2.0] * 3 + [3.0] * 3
+    together(*[functools.partial(work, n) for n in (1, 2, 3)])
 
 
 def test_a_profiler_goes_on():

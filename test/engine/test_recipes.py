@@ -185,7 +185,7 @@ def test_a_kernel_is_found_again_in_other_processes():
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=True,
         ).stdout
         for seed in ("1", "2")

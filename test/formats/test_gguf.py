@@ -236,7 +236,7 @@ def test_a_product_dequantises_what_it_multiplies(tmp_path, kind):
     before = GlobalCounters.mem_used
     net = Linear(width, height, bias=False)
     load_state_dict(net, gguf_load(tmp_path / "x")[1], realize=False)
-    assert GlobalCounters.mem_used == before
+    assert GlobalCounters.mem_used <= before
     for rows in (1, 5):
         x = Tensor.ones(rows, width).contiguous().realize()
         GlobalCounters.reset()

@@ -68,7 +68,7 @@ def test_a_gigabyte_is_not_copied_until_it_is_used(tmp_path):
     weight = safe_load(tmp_path / "big")["w"]
     model = {"w": Tensor.empty(1 << 28, device="NULL").to(Device.DEFAULT)}
     load_state_dict(model, {"w": weight})
-    assert GlobalCounters.mem_used == memory
+    assert GlobalCounters.mem_used <= memory
     GlobalCounters.reset()
     assert model["w"][-2:].tolist() == [0, 7]
     assert GlobalCounters.mem_used - memory < 1 << 20 and GlobalCounters.global_mem < 1 << 20

@@ -147,7 +147,7 @@ def test_storages_are_parts_of_the_mapped_file(tmp_path):
     torch.save({"w": torch.ones(1 << 20)}, tmp_path / "x.pt")
     before = GlobalCounters.mem_used
     weight = torch_load(tmp_path / "x.pt")["w"]
-    assert GlobalCounters.mem_used == before
+    assert GlobalCounters.mem_used <= before
     assert weight[:3].tolist() == [1, 1, 1] and weight.dtype is dtypes.float
 
 

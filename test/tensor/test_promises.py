@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gc
 import itertools
-import threading
 import weakref
 
 import numpy as np
 import pytest
+from together import together
 
 from tinygrad import Context, Generator, GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
@@ -1220,17 +1220,8 @@ def test_what_is_known_is_bounded(ways, monkeypatch):
 def test_threads_train_at_the_same_time(ways):
     right = ways(momentum, graphs=True)[0]
     found = []
-    threads = [threading.Thread(target=lambda: found.append(momentum())) for _ in range(3)]
-
-    def together():
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
     with Tensor.train():  # a mode of all threads: none may leave it before the others
-        ways(together)
-    assert len(found) == 3
+        ways(lambda: found.extend(together(momentum, momentum, momentum)))
     for made in found:
         for mine, theirs in zip(made, right, strict=True):
             np.testing.assert_array_equal(mine, theirs)

@@ -6,9 +6,9 @@ import gc
 import pickle
 import subprocess
 import sys
-import threading
 
 import pytest
+from together import together
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
@@ -43,18 +43,7 @@ def test_constants_are_told_apart_by_bits():
 
 
 def test_threads_agree():
-    barrier, made = threading.Barrier(8), [[] for _ in range(8)]
-
-    def build(mine):
-        barrier.wait()
-        for i in range(2000):
-            mine.append((var() + 123456 + i) * 7)
-
-    threads = [threading.Thread(target=build, args=(mine,)) for mine in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    made = together(*[lambda: [(var() + 123456 + i) * 7 for i in range(2000)]] * 8)
     assert all(a is b for mine in made for a, b in zip(made[0], mine, strict=True))
 
 

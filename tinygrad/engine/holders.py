@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
-from tinygrad.engine.turns import turns
+from tinygrad.engine.turns import in_turn
 from tinygrad.uop.node import UOp
 
 
@@ -105,7 +105,7 @@ def ask_all() -> None:
         _ask_each()
 
 
-@turns.together()
+@in_turn
 def _ask_each() -> None:
     for holder in holders:
         _ = holder._uop

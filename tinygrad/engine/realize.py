@@ -61,7 +61,7 @@ from tinygrad.engine.structure import (
     resolved,
     structure_of,
 )
-from tinygrad.engine.turns import keeping, turns
+from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.engine.views import is_shown, shown
 from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
@@ -167,7 +167,7 @@ def realize(*roots: UOp) -> None:
         _compute(wanted)
 
 
-@turns.together()
+@in_turn
 def _compute(wanted: list[UOp]) -> None:
     recorder = computing.recorder
     with recorder.unwatched() if recorder else contextlib.nullcontext():
@@ -314,7 +314,7 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
     _compute_readers(buffers)
 
 
-@turns.together()
+@in_turn
 def _compute_readers(buffers: Sequence[Buffer]) -> None:
     pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
     for node, _ in pairs:
@@ -330,7 +330,7 @@ def _compute_readers(buffers: Sequence[Buffer]) -> None:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
 
-@turns.together()
+@in_turn
 def copy_out(base: UOp) -> None:
     """Makes the copies of parts of the version `base`, which is overwritten next."""
     for holder in holders:

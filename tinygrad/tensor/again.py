@@ -38,7 +38,7 @@ from tinygrad.engine.realize import (
 )
 from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
-from tinygrad.engine.turns import keeping, turns
+from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import (
@@ -172,7 +172,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
         _ask(name, given, long_way, writes)
 
 
-@turns.together()
+@in_turn
 def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) -> None:
     with keeping.now:
         asked = _Asked(given, writes)

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
-from tinygrad.engine.turns import turns
+from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.pairs import Pairs
@@ -237,7 +237,7 @@ class Autograd(Pairs):
                 tensor._add_gradient(tensor.of(node, False))
         return self
 
-    @turns.together()
+    @in_turn
     def _starts(self, graph: _Graph) -> list[Self]:
         """The tensors that `backward` gives gradients to."""
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]

@@ -21,7 +21,7 @@ from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_read
-from tinygrad.engine.turns import turns
+from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
@@ -94,7 +94,7 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     return True
 
 
-@turns.together()
+@in_turn
 def _wanted(lines: Lines, bases: set[UOp]) -> tuple[list[Any], list[Any]] | None:
     """The tensors alive that say that they want a gradient and are in the graph, and those beside
     it; None if that can't be told."""
