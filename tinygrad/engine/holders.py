@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
@@ -75,7 +76,9 @@ class Holders(Alive[Holder]):
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        super().add(holder)
+        self._references.append(weakref.ref(holder))  # as `Alive.add`: each tensor comes here
+        if len(self._references) > self._room:
+            self._drop_the_dead()
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -92,16 +95,17 @@ program's statements take effect in their order."""
 
 
 class Promised:
-    """Whether `some` holders may have no node yet; reading their `_uop` makes it."""
+    """Whether `some` holders may have no node yet, and which; reading their `_uop` makes it."""
 
     some: ClassVar[bool] = False
+    holders: ClassVar[Alive[Holder]] = Alive()
 
 
 def ask_all() -> None:
     """Gives every holder a node, so that graphs show who reads what."""
     if Promised.some:
         Promised.some = False
-        for holder in holders:
+        for holder in Promised.holders:
             _ = holder._uop
 
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from threading import get_ident
 
 from tinygrad.base.locks import ForkSafeLock
 
@@ -21,30 +22,38 @@ class Turns:
 
     def renew(self) -> None:
         """Resets it: in a forked child the threads inside don't exist."""
-        self._free = threading.Condition()
-        self._together = self._waiting = 0
+        self._lock = threading.Lock()
+        self._free = threading.Condition(self._lock)
+        self._inside: dict[int, int] = {}  # how deep each thread is that came together
+        self._waiting = 0
         self._alone: int | None = None
-        self._mine = threading.local()
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Inside, no thread is alone."""
-        depth = getattr(self._mine, "depth", 0)
-        if depth == 0 and self._alone != threading.get_ident():
-            with self._free:
+    def together(self) -> Turns:
+        """`with turns.together():` inside, no thread is alone. (No generator: each plain step comes
+        here.)"""
+        return self
+
+    def __enter__(self) -> None:
+        me = get_ident()
+        depth = self._inside.get(me, 0)
+        if not depth and self._alone != me:
+            with self._lock:
                 while self._alone is not None or self._waiting:  # who waits to be alone goes first
                     self._free.wait()
-                self._together += 1
-            self._mine.depth = 1
-            try:
-                yield
-            finally:
-                self._mine.depth = 0
-                with self._free:
-                    self._together -= 1
+                self._inside[me] = 1
+        elif depth:
+            self._inside[me] = depth + 1
+
+    def __exit__(self, *exception: object) -> None:
+        me = get_ident()
+        depth = self._inside.get(me, 0)
+        if depth > 1:
+            self._inside[me] = depth - 1
+        elif depth:
+            with self._lock:
+                del self._inside[me]
+                if self._waiting:
                     self._free.notify_all()
-            return
-        yield
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -52,9 +61,9 @@ class Turns:
         with self._free:
             self._waiting += 1
             try:
-                while self._alone is not None or self._together:
+                while self._alone is not None or self._inside:
                     self._free.wait()
-                self._alone = threading.get_ident()
+                self._alone = get_ident()
             finally:
                 self._waiting -= 1
                 self._free.notify_all()
