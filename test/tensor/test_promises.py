@@ -1304,6 +1304,23 @@ def test_a_failed_check_names_the_line_of_its_own_step(ways):
     assert len(set(ways(run)[0])) == 2
 
 
+def test_a_failed_check_names_its_own_line_while_another_result_is_held():
+    x, held, heard = Tensor(X[0]).realize(), [], []
+    for classes in 3 * [[0] * 8, [9] * 8]:
+        for make in (
+            lambda y: x.sparse_categorical_crossentropy(y),
+            lambda y: x.sparse_categorical_crossentropy(y),
+        ):
+            held.append(make(Tensor(classes).realize()))
+            _ = held[-1]._uop
+            try:
+                held[-1].item()
+            except IndexCheckError as error:
+                heard.append(str(error)[str(error).index("(made") :])
+    assert heard[:2] == heard[2:4] == heard[4:]
+    assert len(set(heard)) == 2
+
+
 def test_a_step_by_hand_makes_its_speed_once():
     """In one kernel: the parameter stands on what is written."""
     param, speed, grad = (Tensor(np.ones((64, 8), "float32")).realize() for _ in range(3))
