@@ -128,6 +128,39 @@ def averages_of_one_batch():
 
 
 @program
+def the_last_loss_is_held_where_batches_are_one():
+    """Its graph reads the same batch as the next step, which nothing follows from."""
+    net, (x, y), loss, seen = Net(), batch(0), None, []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            new = net(x).sparse_categorical_crossentropy(y)
+            new.backward()
+            optimizer.step()
+            seen += [new.numpy(), *([] if loss is None else [loss.numpy()])]
+            loss = new
+    return [*seen, *weights(net)]
+
+
+@program
+def what_is_computed_wants_a_gradient_later():
+    x, w = Tensor(X[0]).realize(), Tensor(X[1], requires_grad=True).realize()
+    seen = []
+    for number in range(2 * STEPS):
+        w.grad = None
+        hidden = (x * 2).contiguous()
+        loss = (hidden * w).sum()
+        if number % 2:
+            hidden.realize()
+        _ = number % 3 and hidden._uop
+        hidden.requires_grad_()
+        loss.backward()
+        seen += [hidden.grad.numpy(), w.grad.numpy()]
+    return seen
+
+
+@program
 def momentum():
     return train(momentum=0.9, nesterov=True, weight_decay=0.01)
 
@@ -1171,7 +1204,12 @@ def test_nothing_is_computed_of_no_elements(ways):
 
 
 @pytest.mark.parametrize(
-    "run", [plain, averages_of_one_batch, dropped_out, what_is_logged], ids=lambda run: run.__name__
+    "run",
+    [
+        *(plain, averages_of_one_batch, dropped_out, what_is_logged),
+        *(the_last_loss_is_held_where_batches_are_one, changing_rate),
+    ],
+    ids=lambda run: run.__name__,
 )
 def test_from_the_second_step_on_no_graph_is_made(ways, run):
     for known in (again._known, backward._known):
@@ -1255,6 +1293,23 @@ def test_a_failed_check_names_the_line_of_its_own_step(ways):
 
     assert ways(run)[0] == ways(run)[0] == ways(run, graphs=True)[0]
     assert len(set(ways(run)[0])) == 2
+
+
+def test_a_failed_check_names_its_own_line_while_another_result_is_held():
+    x, held, heard = Tensor(X[0]).realize(), [], []
+    for classes in 3 * [[0] * 8, [9] * 8]:
+        for make in (
+            lambda y: x.sparse_categorical_crossentropy(y),
+            lambda y: x.sparse_categorical_crossentropy(y),
+        ):
+            held.append(make(Tensor(classes).realize()))
+            _ = held[-1]._uop
+            try:
+                held[-1].item()
+            except IndexCheckError as error:
+                heard.append(str(error)[str(error).index("(made") :])
+    assert heard[:2] == heard[2:4] == heard[4:]
+    assert len(set(heard)) == 2
 
 
 def test_a_step_by_hand_makes_its_speed_once():

@@ -805,3 +805,36 @@ def test_a_copy_of_what_is_computed_with_it_is_written_apart():
     copy[3:4] += 3
     assert copy.tolist() == [2, 5, 1, 7, 0, 3]
     assert x.tolist() == [[2, 1, 0], [5, 4, 3]]
+
+
+def test_a_number_is_written_without_a_graph():
+    t = Tensor([1.5, 2.5]).realize()
+    base = t.uop.base
+    assert t.assign(0.1).tolist() == np.full(2, 0.1, "float32").tolist()
+    assert t.uop.base is base
+    assert Tensor([1, 2]).realize().assign(7).tolist() == [7, 7]
+
+
+def test_what_was_made_before_a_number_is_written_keeps_the_old():
+    t = Tensor([1.5, 2.5]).realize()
+    promised, node, view, copy = t + 1, t * 2, t[:1], t.clone().realize()
+    _ = node.uop
+    t.assign(4)
+    assert [x.tolist() for x in (promised, node)] == [[2.5, 3.5], [3.0, 5.0]]
+    assert [x.tolist() for x in (t, view, copy)] == [[4.0, 4.0], [4.0], [1.5, 2.5]]
+    t.assign(t + 1)
+    t.assign(2.0)
+    assert (t * 2).tolist() == [4.0, 4.0]
+
+
+def test_a_captured_step_sees_a_number_that_is_written_between():
+    rate, x = Tensor([0.5]).realize(), Tensor([2.0]).realize()
+    step = TinyJit(lambda x: (x * rate).realize())
+    for number in (0.5, 0.25, 1.0, 3.0, 4.0):
+        rate.assign(number)
+        assert step(x).item() == 2 * number
+
+
+def test_a_number_that_the_dtype_does_not_hold_is_an_error():
+    with pytest.raises(ArgumentError, match="assign: 300 as"):
+        Tensor([1], dtype="uint8").realize().assign(300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
@@ -76,7 +77,9 @@ class Holders(Alive[Holder]):
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        super().add(holder)
+        self._references.append(weakref.ref(holder))  # as `Alive.add`: each tensor comes here
+        if len(self._references) > self._room:
+            self._drop_the_dead()
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -93,9 +96,10 @@ program's statements take effect in their order."""
 
 
 class Promised:
-    """Whether `some` holders may have no node yet; reading their `_uop` makes it."""
+    """Whether `some` holders may have no node yet, and which; reading their `_uop` makes it."""
 
     some: ClassVar[bool] = False
+    holders: ClassVar[Alive[Holder]] = Alive()
 
 
 def ask_all() -> None:
@@ -107,7 +111,7 @@ def ask_all() -> None:
 
 @in_turn
 def _ask_each() -> None:
-    for holder in holders:
+    for holder in Promised.holders:
         _ = holder._uop
 
 

@@ -192,6 +192,10 @@ def _realize(wanted: list[UOp], nodes: list[UOp]) -> None:
     recorder = computing.recorder
     if recorder is not None:
         recorder.before(run)
+    if runnable.faults:  # which may be looked at as soon as it runs
+        origins = _origins_of_checks(structure)
+        for words in runnable.faults:
+            words.origins = origins
     taken: Taken = {}
     run.buffers[:] = runnable.run(params, run.values, taken)
     if noted or spoilt or any(taken.values()):
@@ -200,10 +204,6 @@ def _realize(wanted: list[UOp], nodes: list[UOp]) -> None:
         leave(taken)
     if computing.done is not None:
         computing.done(run)
-    if runnable.faults:
-        origins = _origins_of_checks(structure)
-        for words in runnable.faults:
-            words.origins = origins
     if recorder is not None:
         recorder.after(run)
     # nodes learn where their values are; memory that others may write becomes a new version

@@ -18,12 +18,14 @@ With SPEC a step is done both ways, and both must give the same bits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
-from tinygrad.engine.holders import holders
+from tinygrad.engine.faults import noted, spoilt
+from tinygrad.engine.holders import Promised
 from tinygrad.engine.layout import Source as Place
 from tinygrad.engine.numbers import Begin, Number
 from tinygrad.engine.plans import settings_of_plans
@@ -37,7 +39,7 @@ from tinygrad.engine.realize import (
     telling,
 )
 from tinygrad.engine.replay import Execution, Replay
-from tinygrad.engine.storage import Buffer, is_expected, is_read
+from tinygrad.engine.storage import Buffer, is_read
 from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
@@ -58,6 +60,7 @@ from tinygrad.uop.op import Ops
 
 MOST = 128  # steps that are known; the least recently used goes first
 LARGEST_KEPT = 1 << 18  # bytes of temporaries that a known step keeps for the next time
+LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next time
 
 LongWay = Callable[[], object]
 
@@ -74,6 +77,7 @@ class Lines:
         self.starts: dict[int, Version] = {}  # where gradients begin: the first version met of each
         self.begins: list[int] = []  # of all leaves' boxes and draws, which are no part of the key
         self.is_over = False  # whether a version among them was overwritten
+        self.is_lent = False  # whether other libraries see storage among them
         self._seen: dict[UOp, int] = {}
 
     def add(self, source: Source) -> int:
@@ -86,7 +90,8 @@ class Lines:
         if isinstance(item, Expression):
             row: list[Hashable] = [item.template, item.origin]
             for below in item.sources:
-                row.append(self.add(below))
+                there = self.places.get(below)  # of storage, most of which was met before
+                row.append(self.add(below) if there is None else there)
                 if below.number:
                     row.append(-below.number)
             self.key += row
@@ -102,21 +107,29 @@ class Lines:
         return [*self.leaves, *[each for each in inner if each not in self.places]]
 
     def _add_leaf(self, leaf: Source) -> None:
-        if isinstance(leaf, Version):
-            self.is_over |= leaf.is_over
-            start = leaf.start
-            same = None if start is None else self.starts.setdefault(start, leaf)
-            number = None if same is leaf or same is None else self.places[same]
-            base = self._seen.setdefault(leaf.base, len(self._seen))
-            self.key += (leaf.look, base, start is None, number, *leaf.order)
+        if type(leaf) is Version:
+            base, start, number = leaf.base, leaf.start, None
+            buffer = base.storage
+            if buffer is None:
+                self.is_over |= base.op is not Ops.CONST
+            elif buffer.era != leaf.era or base.newer is not None:
+                self.is_over = True
+            elif buffer.others:
+                self.is_lent = True
+            if start is not None and (same := self.starts.setdefault(start, leaf)) is not leaf:
+                number = self.places[same]
+            seen = self._seen
+            place = seen.setdefault(base, len(seen))
+            self.key += (leaf.look, place, start is None, number, *leaf.order)
             if leaf.begins:
                 self.begins += leaf.begins
                 self.key.append(self._seen.setdefault(leaf.view, len(self._seen)))
-        elif isinstance(leaf, Bound):
+        elif type(leaf) is Bound:
             self.begins.append(leaf.node.val)
             self.key.append(leaf.look)
         else:
-            self.key += (leaf.expression.template, leaf.number)
+            self.key += (leaf.expression.template, leaf.number)  # type: ignore[union-attr]
+            self.is_lent |= leaf.buffer is not None and leaf.buffer.others > 0
         self.leaves.append(leaf)
 
 
@@ -132,6 +145,23 @@ class Known(NamedTuple):
     pasts: list[list[int]]  # for each of these the sources that it is made of, if that matters
     written: list[int]  # which of the given tensors it overwrites
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
+    last: list[Buffer | None]  # the results of the last time, if they are small
+
+    def results(self) -> list[Buffer]:
+        """Buffers for its results: those of the last time that are nobody's now, and new ones."""
+        made: list[Buffer] = []
+        if noted or spoilt:  # what failed there is no fault of what comes
+            self.last[:] = [None] * len(self.last)
+        for i, (_, device, nbytes) in enumerate(self.replay.fresh):
+            buffer = self.last[i]
+            if buffer is None or getrefcount(buffer) > 3 or buffer.others:
+                buffer = Buffer(device, nbytes)
+                if nbytes <= LARGEST_RESULT:
+                    self.last[i] = buffer
+            else:
+                buffer.version = buffer.expression = buffer.past = None
+            made.append(buffer)
+        return made
 
     def is_for(self, begins: Sequence[int]) -> bool:
         """Whether the boxes that it reads begin at these places."""
@@ -179,7 +209,7 @@ def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) 
         given = asked.given
         key = (name, settings_of_plans(), *asked.key)
         known = _known.get(key) if asked.is_clear else None
-        is_new = key not in _known
+        is_new = known is None and key not in _known
         if known is not None and not known.is_for(asked.lines.begins):
             known, is_new = None, True
         if known is not None and asked.may_be_done(known):
@@ -212,6 +242,7 @@ class _Asked:
             tensor._source if isinstance(tensor._source, Promise) else source_of(tensor)
             for tensor in given
         ]
+        self.homes = [_home_of(source) for source in self.sources]
         self.writes = writes or Written in map(type, self.sources)
         self.key: tuple[Hashable, ...] = ()
         self.promises: list[Promise] = []
@@ -219,46 +250,42 @@ class _Asked:
         if not self.is_clear:
             return
         lines = self.lines
-        places = [self._place(each) for each in self.sources if each is not None]
-        waiting = self._wait(places) if self.writes else self.sources
-        promised = [source.stored for source in waiting if type(source) is Promise]
-        self.promises = dedup(promised)
-        places += [lines.add(promise) for promise in self.promises]
-        outputs = [each.number for each in (*self.sources, *self.promises) if each is not None]
-        self.key = (*lines.key, *places, *outputs)
-        self.is_clear = not lines.is_over and not any(
-            [leaf.buffer is None or leaf.buffer.others for leaf in lines.leaves]
-        )
+        sources: list[Any] = self.sources
+        places = [self._place(s) if type(s) is Written else lines.add(s) for s in sources]
+        waiting: list[Any] = self._wait(places) if self.writes else sources
+        self.promises = dedup([each.stored for each in waiting if type(each) is Promise])
+        places += map(lines.add, self.promises)
+        self.key = (*lines.key, *places, *[each.number for each in (*sources, *self.promises)])
+        self.is_clear = not (lines.is_over or lines.is_lent)
 
-    def _place(self, source: Source) -> Hashable:
-        """The number of a source among the lines; for a write with the number of the storage that
-        is written."""
-        place = self.lines.add(source)
-        return (place, self.lines.add(source.place)) if type(source) is Written else place
+    def _place(self, source: Written) -> Hashable:
+        """The number of a write among the lines, and that of the storage that is written."""
+        return self.lines.add(source), self.lines.add(source.place)
 
-    def _wait(self, places: list[Hashable]) -> list[Source | None]:
+    def _wait(self, places: list[Any]) -> list[Source | None]:
         """Finds everything else that depends on storage which may be overwritten. Other writes that
         are waiting are done now, too."""
         while True:
-            buffers = {self._home(number).buffer for number in self._homes()}
-            waiting = _waiting(buffers)
-            there = set(self.sources)
-            more = [h for h in waiting if type(h._source) is Written and h._source not in there]
+            waiting = waiting_for({home.buffer for home in self.homes if home is not None})
+            writes = [holder for holder in waiting if type(holder._source) is Written]
+            more = [holder for holder in writes if holder._source not in self.sources]
             if not more:
                 return [*self.sources, *[holder._source for holder in waiting]]
             self.given += more
             self.sources += [holder._source for holder in more]
+            self.homes += [_home_of(holder._source) for holder in more]
             places += [self._place(holder._source) for holder in more]
 
     def may_be_done(self, known: Known) -> bool:
         """Whether what will be overwritten is seen by nobody but the given tensors."""
         for number in known.written:
-            tensor, base = self.given[number], self._home(number).base
-            families = base.families
-            if (base.readers and is_read(base)) or is_expected(base):
+            kin, base = self.given[number]._kin, self.homes[number].base  # type: ignore[union-attr]
+            families, expression = base.families, base.storage.expression
+            if (base.readers and is_read(base)) or (expression and expression() is not None):
                 return False
             if families is not None and (
-                families.copied or any([each is not tensor._kin for each in families])
+                families.copied
+                or any([family() not in (None, kin) for family in families.references()])
             ):
                 return False
         return True
@@ -278,7 +305,7 @@ class _Asked:
         leaves, replay = self.lines.leaves, known.replay
         for words, origins in zip(replay.faults, known.origins, strict=True):
             words.origins = origins
-        made = replay.buffers()
+        made = known.results()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
         replay.run(inputs, known.values_at(self.lines.begins), made)
         sources = self.lines.sources() if any(known.pasts) else []
@@ -300,20 +327,8 @@ class _Asked:
             if type(source) is Written:
                 tensor._uop, tensor._source = source.place.view, None
 
-    def _homes(self) -> list[int]:
-        """Which of the given tensors may be written."""
-        kinds = (Version, Written)
-        return [i for i, source in enumerate(self.sources) if isinstance(source, kinds)]
-
-    def _home(self, number: int) -> Version:
-        """The storage that a given tensor is, or is written to."""
-        source = self.sources[number]
-        home = source.place if type(source) is Written else source
-        assert isinstance(home, Version), "what is written is storage"
-        return home
-
     def _written(self, known: Known) -> list[Any]:
-        return [self._home(number).buffer for number in known.written]
+        return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]
 
     def watch(self, long_way: LongWay) -> Known | None:
         """Does it the long way. Returns what is to be remembered of it; None if more happened than
@@ -335,7 +350,7 @@ class _Asked:
             if not isinstance(leaf, Bound)
         }
         inputs = [at[node] for node in structure.params if node in at]
-        given = {self._home(number).base: number for number in self._homes()}
+        given = {home.base: number for number, home in enumerate(self.homes) if home is not None}
         over = {structure.params[storages[number].place] for number in plan.chain.written}
         where = self._begins()
         if (
@@ -370,7 +385,10 @@ class _Asked:
         pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
-        return Known(replay, inputs, done.values, taken, begins, order, pasts, written, origins)
+        last: list[Buffer | None] = [None] * len(order)
+        return Known(
+            *(replay, inputs, done.values, taken, begins, order, pasts, written, origins, last)
+        )
 
     def _begins(self) -> dict[Number, int]:
         """The numbers, by their place among the lines' begins, that plans may take as arguments:
@@ -415,17 +433,27 @@ class _Asked:
         assert mine == [bytes(buffer.read()) for buffer in right], "a step done again is another"
 
 
-def _waiting(buffers: Collection[Buffer | None]) -> list[Any]:
-    """The living tensors that are promised, not yet computed, and depend on some of this
-    storage."""
+def _home_of(source: Source | None) -> Version | None:
+    """The storage that a tensor is, or is written to: what may be overwritten."""
+    if type(source) is Version:
+        return source
+    return source.place if type(source) is Written else None
+
+
+def waiting_for(buffers: Collection[Buffer | None]) -> list[Any]:
+    """The living tensors that are promised, not yet computed, and depend on some of this storage,
+    in order of creation."""
     known: dict[Expression, bool] = {}
-    return [
-        holder
-        for holder in holders
-        if isinstance(source := holder._source, Promise)  # type: ignore[attr-defined]
-        and not source.is_computed
-        and _reads(source.expression, buffers, known)
-    ]
+    found = {}
+    for holder in [reference() for reference in Promised.holders.references()]:
+        source: Any = None if holder is None else holder._source  # type: ignore[attr-defined]
+        if (
+            isinstance(source, Promise)
+            and (source if source._of is None else source._of).buffer is None
+            and _reads(source.expression, buffers, known)
+        ):
+            found[holder.serial] = holder  # type: ignore[union-attr]
+    return [found[serial] for serial in sorted(found)]
 
 
 def _reads(
@@ -433,14 +461,17 @@ def _reads(
 ) -> bool:
     found = known.get(expression)
     if found is None:
-        found = known[expression] = any(
-            [
-                source.buffer in buffers
-                if not isinstance(source, Promise) or source.buffer is not None
-                else _reads(source.expression, buffers, known)
-                for source in expression.sources
-            ]
-        )
+        found = False
+        for source in expression.sources:
+            if type(source) is Version:
+                found = source.base.storage in buffers
+            elif isinstance(source, Promise) and source.buffer is None:
+                found = _reads(source.expression, buffers, known)
+            else:
+                found = source.buffer in buffers
+            if found:
+                break
+        known[expression] = found
     return found
 
 

@@ -2,15 +2,16 @@
 templates, too.
 
 `backward` adds a gradient to each live tensor that occurs in its graph. Without a graph, it is
-known which tensors these are, as long as no node reads the storage that the expression is made of:
-the tensors where gradients start, and promises that the expression uses. Other promises may stand
-*beside* it: they use nothing but the same storage, as the loss and the accuracy of one model do,
-and may occur in the graph as parts of other expressions. Whether they do is learned from the first
-graph."""
+known which tensors these are: the tensors where gradients start, and promises that the expression
+uses. Other promises may stand *beside* it: they use nothing but the same storage, as the loss and
+the accuracy of one model do, and may occur in the graph as parts of other expressions. Whether they
+do is learned from the first graph. A tensor that has a node and wants a gradient can't occur in it
+if its node reads other storage, as that of the last step's loss does, which a loop still holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import weakref
+from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
-from tinygrad.engine.storage import is_read
+from tinygrad.engine.storage import is_expected
 from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core, user_line
@@ -66,10 +67,9 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         return False
     lines = Lines(whole=True)
     lines.add(source)
-    bases = {leaf.base for leaf in lines.leaves if isinstance(leaf, Version)}
-    if lines.is_over or any([base.readers and is_read(base) for base in bases]):
+    if lines.is_over:
         return False
-    found = _wanted(lines, bases)
+    found = _wanted(lines)
     if found is None or not found[0]:
         return False
     wanted, beside = found
@@ -88,50 +88,83 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
         tensor = wanted[place]
         if look is None:
-            tensor._add_gradient(type(tensor).of(known.template.roots[number], False))
+            gradient = type(tensor).of(known.template.roots[number], False)
         else:
-            tensor._add_gradient(type(tensor)._promised(Promise(made, number, look, False)))
+            gradient = type(tensor)._promised(Promise(made, number, look, False))
+        if tensor.grad is None:
+            tensor.grad = gradient
+        else:
+            tensor._add_gradient(gradient)
     return True
 
 
 @in_turn
-def _wanted(lines: Lines, bases: set[UOp]) -> tuple[list[Any], list[Any]] | None:
+def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
     """The tensors alive that say that they want a gradient and are in the graph, and those beside
     it; None if that can't be told."""
     wanted: list[Any] = []
     beside: list[Any] = []
-    for tensor in holders:
-        if tensor.requires_grad is not True:
-            continue
-        source = tensor._source  # type: ignore[attr-defined]
-        if isinstance(source, Written):
-            return None
+    places, starts = lines.places, lines.starts
+    alive: list[Any] = [reference() for reference in holders.references()]
+    for tensor in [each for each in alive if each is not None and each.requires_grad is True]:
+        source = tensor._source
         if isinstance(source, Promise):
-            if not dtypes.is_float(source.like.dtype):
-                continue
-            if source.expression in lines.places and source.wants:
-                wanted.append(tensor)
-            elif _stands_on(source, lines):
+            if type(source) is Written:
+                return None
+            if source.wants and source.expression in places:
+                if dtypes.is_float(source.like.dtype):
+                    wanted.append(tensor)
+            elif _stands_on(source.expression, lines, set()) and (
+                dtypes.is_float(source.like.dtype)
+            ):
                 if source.look is None or not source.wants:
                     return None
                 beside.append(tensor)
-        elif tensor.serial in lines.starts:
+        elif tensor.serial in starts:
             wanted.append(tensor)
-        elif bottom_of(tensor._uop) in bases:
+        elif _may_occur(tensor._uop, lines):
             return None
     return wanted, beside
 
 
-def _stands_on(promise: Promise, lines: Lines) -> bool:
+def _stands_on(expression: Expression, lines: Lines, seen: set[Expression]) -> bool:
     """Whether all that it stands on is among what the lines stand on."""
-    own = Lines(whole=True)
-    own.add(promise)
-    there = {_era(leaf) for leaf in lines.leaves}
-    return all([_era(leaf) in there for leaf in own.leaves])
+    seen.add(expression)
+    for source in expression.sources:
+        if isinstance(source, Promise):
+            below = source.expression
+            if not (below in lines.places or below in seen or _stands_on(below, lines, seen)):
+                return False
+        elif source not in lines.places and all([not _is_same(source, a) for a in lines.leaves]):
+            return False
+    return True
 
 
-def _era(leaf: Source) -> Hashable:
-    return (leaf.base, leaf.era) if isinstance(leaf, Version) else leaf
+def _is_same(source: Source, leaf: Source) -> bool:
+    """Whether these are of the same storage in the same era."""
+    if type(source) is not Version or type(leaf) is not Version:
+        return source is leaf
+    return source.base is leaf.base and source.era == leaf.era
+
+
+_stored_below: weakref.WeakKeyDictionary[UOp, Collection[UOp]] = weakref.WeakKeyDictionary()
+"""The storage that a node is made of."""
+
+
+def _may_occur(node: UOp, lines: Lines) -> bool:
+    """Whether the graph of the lines may have this node of a tensor, which isn't where gradients
+    start: it is a view of what they stand on or maybe make, or is made of nothing else."""
+    bases = {leaf.base for leaf in lines.leaves if isinstance(leaf, Version)}
+    bottom = bottom_of(node)
+    if bottom.op is Ops.BUFFER:
+        return bottom in bases or is_expected(bottom)
+    if any([item.nodes is not None for item in lines.places if type(item) is Expression]):
+        return True
+    below = _stored_below.get(node)
+    if below is None:
+        below = frozenset([n for n in node.toposort() if n.op is Ops.BUFFER])
+        _stored_below[node] = below
+    return len(below) > 0 and bases.issuperset(below)
 
 
 def _place(lines: Lines, tensor: Any) -> Hashable:

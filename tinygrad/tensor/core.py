@@ -280,6 +280,7 @@ class Core(Holder):
         made.requires_grad, made.grad, made._kin = promise.wants, None, None
         made._taped, made._source = promise.wants is True, promise
         holders.add(made)
+        Promised.holders.add(made)
         if not Promised.some:  # what sets an attribute of a class makes the next look-up slow
             Promised.some = True
         return made

@@ -188,8 +188,7 @@ def source_of(tensor: Any) -> Source | None:
     a node."""
     source: Version | Promise | None = tensor._source
     if isinstance(source, Promise):
-        wants = source.wants
-        is_alike = wants is tensor.requires_grad and source.look is not None
+        is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
             return source
         _ = tensor._uop
@@ -253,7 +252,11 @@ class Expression:
 
     def __init__(self, template: Template, sources: Sequence[Source], origin: str | None) -> None:
         self.template, self.sources, self.origin = template, sources, origin
-        self.depth: int = 1 + max([source.depth for source in sources])
+        self.depth = 0  # of sources, plus 1
+        for source in sources:
+            if source.depth > self.depth:
+                self.depth = source.depth
+        self.depth += 1
         self.nodes: list[UOp] | None = None
 
 

@@ -90,15 +90,15 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             return method(*given, **named)
         if moves and not named and given and _is_of_storage(*given):
             return method(*given)
-        names, values = tuple(named), (*given, *named.values())
+        values = (*given, *named.values()) if named else given
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
-        modes = surroundings_now()
         if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
             return method(*given, **named)
-        found = _remembered(method, names, modes, *looks)
+        names = tuple(named)
+        found = _remembered(method, names, surroundings_now(), *looks)
         by_nodes = not is_small and (capturing() or UOp in map(type, seen))
-        if not found or not found.can_be_made(seen, by_nodes):
+        if not found or not ((found.is_new and not by_nodes) or found.can_be_made(seen, by_nodes)):
             return method(*given, **named)
         if by_nodes:
             nodes = found.template.over(holes_of(_all(Look, looks), seen), user_line())
@@ -106,8 +106,9 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
         else:
             promises = _promised(found, seen)
-            right = not SPEC or _is_right(promises, found, method, names, values, seen)
-            assert right, method.__name__
+            if SPEC:
+                right = _is_right(promises, found, method, names, values, seen)
+                assert right, method.__name__
             made = [
                 each.promised(promise, values)
                 for each, promise in zip(found.outputs, promises, strict=True)
@@ -178,9 +179,10 @@ def _source_seen(tensor: Core, seen: list[Any]) -> Look | None:
 
 
 def _seen(tensor: Core, seen: list[Any]) -> Look | None:
-    look = _source_seen(tensor, seen)
-    if look is not None:
-        return look
+    source = source_of(tensor)
+    if source is not None:
+        seen.append(source)
+        return source.look
     node = tensor._held
     seen.append(node)
     can_be_told = dtypes.is_float(node.dtype) and not tensor._element
@@ -242,6 +244,7 @@ class Result(NamedTuple):
     template: Template
     outputs: list[Output]
     container: Callable[[Iterable[Any]], Any] | None
+    is_new: bool  # whether none of them is a view or a copy of what is given
 
     def can_be_made(self, sources: Sequence[Source | UOp], by_nodes: bool) -> bool:
         """Whether there is no view, or only of what is promised and will be stored; and where nodes
@@ -271,15 +274,15 @@ its entry along, without Python code."""
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
     keys = [(result.template, number, *sources) for number in range(len(result.outputs))]
-    found: list[Any] = [known and known() for known in map(_promises.get, keys)]
-    alike = [promise for promise in found if promise is not None]
-    if not alike or any([promise.is_computed for promise in alike]):
-        # who has what is computed may write to it
-        expression, found = Expression(result.template, sources, user_line()), [None] * len(keys)
-    else:
-        expression = alike[0].expression
+    known = [reference() for reference in map(_promises.get, keys) if reference is not None]
+    alike = {promise.number: promise for promise in known if promise is not None}
+    if alike and not any([promise.is_computed for promise in alike.values()]):
+        expression = next(iter(alike.values())).expression
+    else:  # who has what is computed may write to it
+        expression, alike = Expression(result.template, sources, user_line()), {}
     made = []
-    for number, (key, output, promise) in enumerate(zip(keys, result.outputs, found, strict=True)):
+    for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
+        promise = alike.get(number) if alike else None
         if promise is None:
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
@@ -360,7 +363,8 @@ def _remembered(
     ):
         return None
     template = Template(holes, nodes)
-    return None if template.looks_behind(alike) else Result(template, outputs, container)
+    is_new = all([each.moves is None for each in outputs])
+    return None if template.looks_behind(alike) else Result(template, outputs, container, is_new)
 
 
 def _plain(nodes: Sequence[UOp], holes: Collection[UOp] = ()) -> list[UOp]:

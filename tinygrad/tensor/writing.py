@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
+
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -23,12 +25,23 @@ from tinygrad.engine.aliases import (
     steps_between,
     writable_part,
 )
+from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import capturing, copy_out, own_copy, realize
-from tinygrad.engine.storage import copies_of, is_shared, join, note_change, noting, supersede
-from tinygrad.engine.turns import keeping
+from tinygrad.engine.storage import (
+    copies_of,
+    is_read,
+    is_shared,
+    join,
+    note_change,
+    noting,
+    numpy_dtype,
+    supersede,
+)
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import is_concrete
+from tinygrad.tensor.again import waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
@@ -38,6 +51,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 STORED = (Ops.BUFFER, Ops.ASSIGN)
+LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph
 
 
 class InPlaceOf:
@@ -155,6 +169,8 @@ class Writing(Autograd):
         >>> t.assign(Tensor([3, 4])).tolist()
         [3, 4]
         """
+        if type(x) in (int, float) and self._takes_number(x):
+            return self
         given = self._value_for_write("assign", x)
         if given.dtype is not self.dtype:
             raise DTypeError(
@@ -312,18 +328,53 @@ class Writing(Autograd):
                 or promise.look is None
                 or (value.shape, value.dtype) != (self.shape, self.dtype)
                 or value.device != self.device
-                or not _is_all(place)
-                or len(self._members()) > 1
-                or copies_of(place.base)
-                or is_shared(place.base, self._family)
+                or not self._is_own(place)
             ):
                 return False
             self._source = Written(promise, place, self)
             if not isinstance(now, Written):
                 del self._uop
+        Promised.holders.add(self)
         Promised.some = True
         note_change(self)
         return True
+
+    def _takes_number(self, number: float) -> bool:
+        """Writes a number at once to storage that this is all of, if that is small, nobody else
+        sees it, and nothing waits for what it was: so no graph is made of, say, a learning rate."""
+        check_number("assign", number, self.dtype)
+        is_kind = dtypes.is_float(self.dtype) or (type(number) is int and dtypes.is_int(self.dtype))
+        if self.requires_grad or self._taped or not recording.writes or capturing() or not is_kind:
+            return False
+        with turns.together(), keeping.now:
+            place = source_of(self)
+            if not isinstance(place, Version) or not self._is_own(place):
+                return False
+            base, buffer = place.base, place.buffer
+            if (
+                buffer.nbytes > LARGEST_AT_ONCE
+                or buffer.others
+                or noted
+                or spoilt
+                or is_read(base)
+                or waiting_for({buffer})
+            ):
+                return False
+            kind = numpy_dtype(base.dtype)
+            value = np.full(base.arg, dtypes.as_const(number, base.dtype), kind)
+            buffer.write(value.view(np.uint8).data)
+            buffer.era += 1
+            buffer.expression = buffer.past = None
+        return True
+
+    def _is_own(self, place: Version) -> bool:
+        """Whether this is all of the storage, and nobody else sees that."""
+        return (
+            _is_all(place)
+            and len(self._members()) == 1
+            and not copies_of(place.base)
+            and not is_shared(place.base, self._family)
+        )
 
     def _write_down(self, written: Written) -> None:
         with recording.written_down(followed=False), noting():  # who promised it has noted it

@@ -18,7 +18,7 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.helpers import dedup
+from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
@@ -209,8 +209,9 @@ class Optimizer(Stepper):
 
     @lr.setter
     def lr(self, value: float | Tensor) -> None:
-        new = value if isinstance(value, Tensor) else self._number(value)
-        self.lr.assign(new.reshape(1).cast(self.lr.dtype).to(self.device)).realize()
+        if isinstance(value, Tensor):
+            value = value.reshape(1).cast(self.lr.dtype).to(self.device)
+        self.lr.assign(plain(value)).realize()
 
     @property
     def _name(self) -> str:
