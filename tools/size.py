@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1040,
     "transforms": 425,
     "schedule": 3785,
-    "loops": 5490,
+    "loops": 5530,
     "codegen": 5690,
     "backends/*": 3065,
     "engine": 5355,
     "tensor/*": 6745,
 }
-CORE_BUDGET = 34_395  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_435  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
