@@ -597,11 +597,12 @@ def test_what_is_read_beside_a_tiles_sums_is_asked_for_before(kernel, steps):
     ("kernel", "steps"),
     [
         (kernels.matmul(16, 16384, 128, b_t=True), [("prefetch", "i1", 1, "pb1.k0")]),
+        (kernels.matmul(64, 16384, 128), []),  # vectors along rows of memory
         (kernels.matmul(16, 4096, 128, b_t=True), []),  # all columns are in the cache
         (kernels.matmul(16, 128, 16384), [("prefetch", "k0", 1, "k0b")]),  # blocks of the sum
         (kernels.matmul(4096, 16384, 16384, b_t=True), []),  # two panels would be more than a part
     ],
-    ids=("panels", "small", "blocks", "deep"),
+    ids=("panels", "rows", "small", "blocks", "deep"),
 )
 def test_the_next_panel_is_asked_for_while_this_one_is_used(kernel, steps):
     recipe = schedule(kernel, kernels.WIDE)[1]

@@ -16,7 +16,7 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.plan import Plan, is_plain
 from tinygrad.loops.products import SETS, Product, reduction_of, side_of
-from tinygrad.loops.vectors.tiling import Tiling
+from tinygrad.loops.vectors.tiling import Tiling, is_transposed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -46,12 +46,13 @@ def ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 def ask_for_panels(plan: Plan, tiling: Tiling, one: Product) -> None:
     """While a panel is packed from memory, prefetches the next one into the second cache, where it
-    arrives while this one is used. A panel reads parts of rows or transposes short ones, which the
-    hardware prefetcher doesn't follow."""
+    arrives while this one is used. It transposes short rows, or its first reader takes parts of
+    rows, which the hardware prefetcher doesn't follow."""
+    turned = is_transposed(plan, one)
     around = [n for n in plan.names_in(tiling.nest.name) if n not in {*tiling.inside} - {tiling.n}]
     for name, stage in plan.stages.items():
         is_first = bool(option(stage, "first"))
-        is_panel = is_first or f"{name}.{tiling.n_in}" in plan.loops
+        is_panel = is_first or (turned and f"{name}.{tiling.n_in}" in plan.loops)
         fits = elements(stage) * stage.dtype.itemsize <= plan.target.cache_l2 // 4
         if not (is_panel and fits and stage.arg[1] == "LOCAL"):
             continue
