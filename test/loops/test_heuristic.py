@@ -593,6 +593,22 @@ def test_what_is_read_beside_a_tiles_sums_is_asked_for_before(kernel, steps):
     assert [step for step in recipe if step[0] == "prefetch" and step[3:]] == steps
 
 
+@pytest.mark.parametrize(
+    ("kernel", "steps"),
+    [
+        (kernels.matmul(16, 16384, 128, b_t=True), [("prefetch", "i1", 1, "pb1.k0")]),
+        (kernels.matmul(64, 16384, 128), []),  # vectors along rows of memory
+        (kernels.matmul(16, 4096, 128, b_t=True), []),  # all columns are in the cache
+        (kernels.matmul(16, 128, 16384), [("prefetch", "k0", 1, "k0b")]),  # blocks of the sum
+        (kernels.matmul(4096, 16384, 16384, b_t=True), []),  # two panels would be more than a part
+    ],
+    ids=("panels", "rows", "small", "blocks", "deep"),
+)
+def test_the_next_panel_is_asked_for_while_this_one_is_used(kernel, steps):
+    recipe = schedule(kernel, kernels.WIDE)[1]
+    assert [step for step in recipe if step[0] == "prefetch"] == steps
+
+
 @pytest.mark.parametrize(("causal", "kept"), [(False, ["sum1", "sum2"]), (True, ["sum1"])])
 def test_a_softmaxs_sum_is_taken_once_for_all_columns_of_values(causal, kept):
     recipe = schedule(kernels.attention(2, 1024, 64, causal), kernels.WIDE)[1]

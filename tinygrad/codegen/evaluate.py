@@ -225,7 +225,7 @@ class Evaluator:
         before, turns = self.access.ahead, option(read.src[0], "prefetch", 0)
         if turns and loops:
             inner = max(loops, key=lambda r: self.integers.bound[r].scope.depth)
-            self.access.ahead = {name_of(inner): (turns, [])}
+            self.access.ahead = {**before, name_of(inner): (turns, [])}
         value = evaluate(value_at(read))
         self.access.ahead = before
         return value

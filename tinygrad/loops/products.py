@@ -45,7 +45,8 @@ ADDRESSES, ADDRESS = 4, 1.0
 FRONT_END = 0.15  # cycles that the processor takes to issue one operand
 LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
 """A panel of more than the first fraction of the private cache is packed in blocks of about the
-second, if the partial sums of all row tiles fit in the third."""
+second, if the partial sums of all row tiles fit in the third. Where few row tiles use a panel, so
+that they wait for memory, two blocks are long: one is used while the next one arrives."""
 
 NEAR_PANEL, NEAR_TURNS = 0.5, 128
 """A window's rows are read again with each tap. With few registers tiles are small, and read the

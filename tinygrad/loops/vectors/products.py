@@ -28,7 +28,7 @@ from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
-    SETS,
+    PANEL_BLOCK,
     SUMS,
     Product,
     best_tile,
@@ -46,6 +46,7 @@ from tinygrad.loops.products import (
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest
+from tinygrad.loops.vectors.requests import ask_for_epilogue, ask_for_panels, ask_for_rows
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -78,8 +79,8 @@ LONG_WORK = 1 << 22
 PAGE = 4096
 """Bytes: if each turn steps further than this, the hardware prefetcher doesn't follow."""
 
-PREFETCH_TURNS, TILES_AHEAD = 4, 2
-"""How far ahead lines are prefetched: for the fill of a panel, and for packed rows."""
+PREFETCH_TURNS = 4
+"""How far ahead lines are prefetched by the first tile, for the panel that it fills."""
 
 LONG_RUN = 64
 """Contiguous elements that are as good as a whole row: shorter runs gain less from the hardware
@@ -134,8 +135,9 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     if nest.is_top:
         _tasks(plan, tiling, outer)
         if len(products) == 1:
-            _ask_for_rows(plan, tiling, products[0])
-    _ask_for_epilogue(plan, tiling)
+            ask_for_rows(plan, tiling, products[0])
+            ask_for_panels(plan, tiling, products[0])
+    ask_for_epilogue(plan, tiling)
     if products[0].around:
         _accumulate_tiles(plan, tiling, products[0], outer)
     elif nest.is_top and not plan.kept and _is_long_epilogue(plan, tiling, products):
@@ -235,7 +237,9 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         return one
     if not tiling.nest.is_top or plan.kept:
         return one
-    if turns(loops) * line <= LONG_PANEL * cache or tiling.rows * line > SUMS * cache:
+    waits = tiling.rows < TILES_A_TASK * tiling.height
+    long = 2 * PANEL_BLOCK if waits else LONG_PANEL
+    if turns(loops) * line <= long * cache or tiling.rows * line > SUMS * cache:
         return one
     inner: list[UOp] = []
     rows = _operand(plan, tiling, one, along_columns=False)
@@ -540,43 +544,6 @@ def _are_tasks(plan: Plan, blocked: set[str]) -> bool:
     *outer, _ = plan.nest("store").loops
     free = [r for r in outer if name_of(r) not in (*blocked, *plan.block_rows)]
     return turns(r for r in free if all_stages_depend_on(plan, name_of(r))) < TASKS_WITH_BLOCKS
-
-
-def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
-    """Prefetches rows from memory that are used for one panel of columns only, some tiles ahead; if
-    the rows of a tile span more than a page, where the hardware prefetcher stops, and fit in the
-    cache beside others."""
-    rows = _operand(plan, tiling, one, along_columns=False)
-    if rows.op is not Ops.INDEX or rows.src[0].op is not Ops.PARAM or not is_plain(rows):
-        return
-    once, itemsize = tiling.columns <= tiling.panel, rows.dtype.itemsize
-    depth = turns(own_ranges(reduction_of(plan, tiling.nest.name, one)))
-    tile = tiling.height * depth * itemsize
-    fits = PAGE < tile <= plan.target.cache_l1 // 2 and one.row_steps == (1,)
-    if once and fits and rows.src[0].arg[1] * itemsize > plan.target.cache_l2:
-        *_, inner = (r for r in plan.nest(tiling.nest.name).loops if role_of(r) == "LOOP")
-        if inner in rows.ranges:
-            plan.do("prefetch", name_of(inner), TILES_AHEAD)
-
-
-def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
-    """Prefetches what is read beside the sums, such as a residual or a mask of scores. A tile reads
-    a line of each row, and the hardware prefetcher doesn't see the pattern if rows are far apart.
-    The next tile is the one below, or, if a block has few rows, the one beside."""
-    nest = plan.nest(tiling.nest.name)
-    *_, inner = (None, *(r for r in nest.loops if role_of(r) == "LOOP"))
-    if inner is None or not {tiling.m_copies, tiling.n} <= plan.loops.keys():
-        return
-    rows, columns = plan.loops[tiling.m_copies], plan.loops[tiling.n]
-    for read in reads_of(plan.below(nest.values)):
-        memory, itemsize = read.src[0], read.dtype.itemsize
-        if memory.op is not Ops.PARAM or not {inner, rows, columns} <= read.ranges:
-            continue
-        apart = (step(read, rows) or 0) * itemsize
-        if apart >= SETS and memory.arg[1] * itemsize > plan.target.cache_l2:
-            ahead = (tiling.n, 1) if nest.name in plan.kept else (name_of(inner), TILES_AHEAD)
-            plan.do("prefetch", *ahead, name_of(inner))
-            return
 
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
