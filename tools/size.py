@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 805,
+    "base": 820,
     "uop": 1995,
     "simplify": 1040,
     "transforms": 425,
@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5490,
     "codegen": 5690,
     "backends/*": 3065,
-    "engine": 5355,
-    "tensor/*": 6745,
+    "engine": 5400,
+    "tensor/*": 6800,
 }
-CORE_BUDGET = 34_395  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_510  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

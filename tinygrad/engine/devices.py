@@ -74,18 +74,14 @@ class Devices:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenDevice] = {}
-        self._default: str | None = None
 
-    @property
+    @functools.cached_property  # an attribute, as each expression looks at it
     def DEFAULT(self) -> str:  # noqa: N802  tinygrad's name
         """The device of tensors that name none; from the environment, else CPU. Can be set."""
-        if self._default is None:
-            self._default = canonicalize(default_device())
-        return self._default
+        return canonicalize(default_device())
 
-    @DEFAULT.setter
-    def DEFAULT(self, name: str) -> None:  # noqa: N802
-        self._default = canonicalize(name)
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, canonicalize(value) if name == "DEFAULT" else value)
 
     @property
     def default(self) -> OpenDevice:
