@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5690,
     "backends/*": 3065,
     "engine": 5400,
-    "tensor/*": 6800,
+    "tensor/*": 6805,
 }
 CORE_BUDGET = 34_510  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
