@@ -12,9 +12,16 @@ from tinygrad import Tensor, TinyJit, nn
 from tinygrad.engine import run
 from tinygrad.engine.devices import Device
 from tinygrad.engine.lanes import Segment, Touch, run_lanes, segments_of
-from tinygrad.engine.plans import plan_for
+from tinygrad.engine.plans import known_plan, make_plan
 from tinygrad.engine.structure import structure_of
 from tinygrad.uop.op import Ops
+
+
+def chain_of(structure):
+    make_plan(structure)
+    found = known_plan(structure)
+    assert found is not None
+    return found[0].chain
 
 
 def reads(*homes):
@@ -91,7 +98,7 @@ def test_a_copy_lies_beside_the_next_kernel_of_its_source():
     x = Tensor(np.ones((4, 3), np.float32), device="PYTHON").shard(names, 0).realize()
     y = Tensor(np.ones((4, 3), np.float32), device="PYTHON").shard(names, 0).realize()
     nodes = [x.sum(0).uop, (y * 3).contiguous().uop]
-    segments = plan_for(structure_of(nodes))[0].chain.segments
+    segments = chain_of(structure_of(nodes)).segments
     copies = [n for n, s in enumerate(segments) if s.lane[1]]
     free = [s for s in segments if not s.lane[1] and not set(copies) & set(s.waits)]
     assert len(copies) == 2 and {s.lane[0] for s in free} == set(names)
@@ -101,7 +108,7 @@ def test_what_is_copied_away_lies_beside_the_kernels_of_one_device(monkeypatch):
     monkeypatch.setattr(run, "ENOUGH_WORK", -1)
     x, y = (Tensor(np.full((4, 3), n, np.float32), device="CPU").realize() for n in (1, 2))
     moved, made = x.to("CPU:1"), y * 3 + x
-    chain = plan_for(structure_of([moved.uop, made.uop]))[0].chain
+    chain = chain_of(structure_of([moved.uop, made.uop]))
     assert chain.side_by_side
     assert [(s.lane, s.waits) for s in chain.segments] == [
         (("CPU:1", True), []),

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from together import together
 
-from tinygrad import Tensor, TinyJit
+from tinygrad import Context, Tensor, TinyJit, nn
+from tinygrad.base.settings import NOOPT
 from tinygrad.engine.devices import Device
 from tinygrad.engine.structure import nodes_below, structure_of
 from tinygrad.engine.turns import Turns
@@ -91,6 +92,137 @@ def test_captured_steps_of_several_threads_write_each_their_own_state():
             assert weight.tolist() == [5] * 5
 
     together(*[work] * 4, often=True)
+
+
+def test_rows_of_one_tensor_are_written_by_threads_side_by_side():
+    for _ in range(4):
+        whole = Tensor.zeros(4, 16).contiguous().realize()
+
+        def work(row: int, whole: Tensor = whole) -> None:
+            for turn in range(8):
+                whole[row] = whole[row].tolist()[0] + row + turn
+                whole[row, 2:4] += 1
+                assert whole[row].tolist()[:2] == [row * (turn + 1) + turn * (turn + 1) / 2] * 2
+
+        together(*[functools.partial(work, row) for row in range(4)], often=True)
+
+
+def test_a_captured_step_that_threads_share_loses_no_write():
+    total = Tensor.zeros(16).contiguous().realize()
+    one = Tensor.ones(16).contiguous().realize()
+    step = TinyJit(lambda x: total.assign(total + x).sum().realize())
+    for _ in range(2):
+        step(one)
+    together(*[lambda: [step(one) for _ in range(50)]] * 4, often=True)
+    assert total.tolist() == [202] * 16
+
+
+def test_values_are_copied_before_another_thread_gets_their_memory():
+    def work(n: int) -> None:
+        for turn in range(40):
+            x = Tensor(np.full((60, 60), n * 100 + turn, np.float32)).realize()
+            assert (x.T[1:50].numpy() == n * 100 + turn).all()
+            x += 1
+            assert (x[:, 3:40].numpy() == n * 100 + turn + 1).all()
+
+    together(*[functools.partial(work, n) for n in range(4)], often=True)
+
+
+def test_threads_train_each_its_own_model():
+    def work() -> None:
+        weight = Tensor.ones(3, requires_grad=True)
+        optimizer = nn.optim.SGD([weight], lr=0.25)
+        for _ in range(5):
+            with Tensor.train():
+                (weight * weight).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        assert weight.tolist() == [1 / 32] * 3
+
+    together(*[work] * 4, often=True)
+
+
+def test_a_capture_is_not_told_of_faults_in_what_others_wait_for():
+    """It computes what they wait for, since that is state from then on."""
+    waits = Tensor([1, 2, 3]).realize()[Tensor([9]).realize()]
+    step = TinyJit(lambda x: (x + 1).realize())
+    assert [step(Tensor([n]).realize()).tolist() for n in range(3)] == [[1], [2], [3]]
+    with pytest.raises(IndexError, match="index 9"):
+        waits.tolist()
+
+
+def handed_on(programs: list[list[Callable[[], None]]]) -> None:
+    """Runs the first lines of all threads in turn, then their second lines, and so on."""
+    turn = threading.Barrier(1 + len(programs))
+
+    def work(lines: list[Callable[[], None]]) -> None:
+        for line in lines:
+            turn.wait()
+            line()
+            turn.wait()
+
+    threads = [threading.Thread(target=work, args=(lines,)) for lines in programs]
+    for thread in threads:
+        thread.start()
+    for _ in programs[0]:
+        turn.wait()
+        turn.wait()
+    for thread in threads:
+        thread.join(timeout=120)
+
+
+@pytest.mark.parametrize("assigned", [None, True, False])
+def test_training_is_said_by_each_thread_for_itself(assigned):
+    """Contexts overlap here: each ends while another lasts."""
+    if assigned is not None:
+        Tensor.training = assigned
+    on, off, seen = Tensor.train(), Tensor.train(False), []
+
+    def look() -> None:
+        seen.append(Tensor.training)
+
+    with Tensor.train():
+        inner = threading.Thread(target=look)
+        inner.start()
+        inner.join()
+        look()
+    try:
+        first = [lambda: on.__enter__(), look, lambda: on.__exit__(), look]
+        second = [lambda: None, lambda: off.__enter__(), look, lambda: off.__exit__()]
+        handed_on([first, second])
+        assert seen == [bool(assigned), True, True, False, bool(assigned)]
+        assert Tensor.training is bool(assigned)
+    finally:
+        if assigned is not None:
+            del Tensor.training
+    assert Tensor.training is False
+
+
+def test_training_that_is_assigned_is_that_of_all_threads():
+    seen: list[bool] = []
+    try:
+        Tensor.training = True
+        thread = threading.Thread(target=lambda: seen.append(Tensor.training))
+        thread.start()
+        thread.join()
+        with Tensor.train(False):
+            Tensor.training = True
+            seen.append(Tensor.training)
+        seen.append(Tensor.training)
+    finally:
+        del Tensor.training
+    assert (seen, Tensor.training) == ([True, True, True], False)
+
+
+def test_contexts_of_threads_that_overlap_leave_settings_as_they_were():
+    first, second = Context(NOOPT=1), Context(NOOPT=2)
+
+    def nothing() -> None: ...
+
+    handed_on([[first.__enter__, nothing, first.__exit__], [nothing, second.__enter__, nothing]])
+    assert NOOPT.value == 2
+    second.__exit__()
+    assert NOOPT.value == 0
 
 
 def test_what_a_thread_left_is_told_when_it_has_ended():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygrad.base.errors import ArgumentError, DeviceError
+from tinygrad.base.locks import ForkSafeLock
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,13 @@ class ContextVar:
     _all: ClassVar[dict[str, ContextVar]] = {}
     name: str
     value: Any
+    changes: list[Change]
 
     def __new__(cls, name: str, default: int | str) -> ContextVar:
         if name in cls._all:
             return cls._all[name]
         made = cls._all[name] = super().__new__(cls)
-        made.name, text = name, os.environ.get(name, str(default))
+        made.name, text, made.changes = name, os.environ.get(name, str(default)), []
         try:
             made.value = parse(text, default)
         except (ValueError, OverflowError):
@@ -122,6 +124,29 @@ class ContextVar:
 
     def __le__(self, other: Any) -> bool:
         return bool(self.value <= other)
+
+
+class Change:
+    """A value of a setting, for a while. Those of several threads may end in any order: each time,
+    what began before the one that ends is handed to the one that began after it."""
+
+    def __init__(self, var: ContextVar, value: Any) -> None:
+        self.var, self.before = var, var.value
+        var.changes.append(self)
+        var.value = value
+
+    def undo(self) -> None:
+        """Ends it."""
+        changes = self.var.changes
+        place = changes.index(self)
+        if changes[-1] is self:
+            self.var.value = self.before
+        else:
+            changes[place + 1].before = self.before
+        del changes[place]
+
+
+_changing = ForkSafeLock()
 
 
 def tell_of_idle(name: str, value: object) -> None:
@@ -175,17 +200,18 @@ class Context(contextlib.ContextDecorator):
                 raise TypeError(f"Context: {name}={value!r}; legal is a whole number")
             tell_of_idle(name, value)
         self.values = values
-        self.before: list[dict[str, Any]] = []
+        self.entered: list[list[Change]] = []
 
     def __enter__(self) -> Context:
-        self.before.append({name: ContextVar._all[name].value for name in self.values})
-        for name, value in self.values.items():
-            ContextVar._all[name].value = value
+        with _changing.now:
+            rows = self.values.items()
+            self.entered.append([Change(ContextVar._all[name], value) for name, value in rows])
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for name, value in self.before.pop().items():
-            ContextVar._all[name].value = value
+        with _changing.now:
+            for change in self.entered.pop():
+                change.undo()
 
 
 def getenv(name: str, default: Any = 0) -> Any:

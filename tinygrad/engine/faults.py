@@ -133,7 +133,7 @@ class _Run(NamedTuple):
     flow: Flow
     buffers: Sequence[ref[Buffer]]
     taken: Taken
-    thread: threading.Thread
+    thread: threading.Thread | None
 
 
 Errors = dict[Any, TinygradError | None]
@@ -151,10 +151,11 @@ def leave(taken: Taken) -> None:
         owner.clean.append(words)
 
 
-def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
-    """Notes that these steps began to run on buffers, one for each storage."""
+def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken, asked: bool = True) -> None:
+    """Notes that these steps began to run on buffers, one for each storage; whether this thread
+    `asked` for it, and is told of faults."""
     kept = [ref(original(buffers[number])) for number in flow.kept]
-    noted.append(_Run(flow, kept, taken, threading.current_thread()))
+    noted.append(_Run(flow, kept, taken, threading.current_thread() if asked else None))
     if spoilt or len(noted) >= MOST_NOTED:
         _look()
 
@@ -177,7 +178,8 @@ def _look() -> None:
                     error = lost
                 if error is not None:
                     failed[owner] = error
-                    _untold.setdefault(run.thread, error)
+                    if run.thread is not None:
+                        _untold.setdefault(run.thread, error)
             if failed or spoilt or gone:
                 _spread(run, failed, gone)
             noted.popleft()

@@ -63,19 +63,28 @@ listeners: list[Callable[[UOp], None]] = []
 """Called with each structure's graph whose plan is found or made (VIZ)."""
 
 
-def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]], list[Number]]:
-    """The plan of a structure, with its kernels compiled and loaded; the names and values of its
-    variables; and the bound variables and numbers whose values the first of these are."""
+Found = tuple[RunnablePlan, list[tuple[str, int]], list[Number]]
+"""A plan with its kernels compiled and loaded; the names and values of its variables; and the bound
+variables and numbers whose values the first of these are."""
+
+
+def known_plan(structure: Structure) -> Found | None:
+    """The plan of a structure, if it was made before."""
     key = (structure.form, *settings_of_plans())
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
-        _plans[key] = found = _shared(structure, found)
-    else:
-        _plans.move_to_end(key)
+        return None
+    _plans.move_to_end(key)
     numbers = [structure.numbers[i] for i in found.open]
     variables = structure.variables(numbers)
     variables += [("", value) for value in found.plan.plan.values]
     return found.plan, variables, [*structure.binds, *numbers]
+
+
+def make_plan(structure: Structure) -> None:
+    """Makes the plan of a structure known."""
+    key = (structure.form, *settings_of_plans())
+    _plans[key] = _shared(structure, _plans.get(key))
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:

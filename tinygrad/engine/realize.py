@@ -31,7 +31,7 @@ from tinygrad.engine.faults import (
 )
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.numbers import Number
-from tinygrad.engine.plans import plan_for
+from tinygrad.engine.plans import Found, known_plan, make_plan
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
     Buffer,
@@ -61,7 +61,7 @@ from tinygrad.engine.structure import (
     resolved,
     structure_of,
 )
-from tinygrad.engine.turns import in_turn, keeping
+from tinygrad.engine.turns import in_turn, keeping, turns
 from tinygrad.engine.views import is_shown, shown
 from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
@@ -122,10 +122,12 @@ class Recorder(Protocol):
 class _Computing(threading.local):
     recorder: Recorder | None = None
     done: Callable[[Run], None] | None = None
+    for_others: bool = False
 
 
 computing = _Computing()
-"""For each thread: its recorder, and the listeners to what was computed."""
+"""For each thread: its recorder, the listeners to what was computed, and whether it didn't ask for
+that itself."""
 
 
 @contextlib.contextmanager
@@ -170,24 +172,52 @@ def realize(*roots: UOp) -> None:
 @in_turn
 def _compute(wanted: list[UOp]) -> None:
     recorder = computing.recorder
+    pending: Pending | None = None
     with recorder.unwatched() if recorder else contextlib.nullcontext():
-        wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+        while True:
+            with keeping.now:
+                if pending is None or threading.active_count() > 1:  # who may have computed since
+                    pending = _pending(wanted)
+                if pending is None:
+                    return
+                if (found := known_plan(pending.structure)) is not None:
+                    _run(pending, found)
+                    return
+            with garbage_kept():
+                make_plan(pending.structure)  # takes long, so others go on
+
+
+def _realize_for_others(*roots: UOp) -> None:
+    """Computes what this thread didn't ask for: of a fault in it hears who reads it."""
+    before, computing.for_others = computing.for_others, True
+    try:
+        realize(*roots)
+    finally:
+        computing.for_others = before
+
+
+class Pending(NamedTuple):
+    """What is to be computed, and its structure."""
+
+    wanted: list[UOp]
+    structure: Structure
+
+
+def _pending(roots: Sequence[UOp]) -> Pending | None:
+    wanted = [root for root in map(latest, roots) if not in_memory(root)]
+    if not wanted:
+        return None
+    with garbage_kept():
         nodes = nodes_below(wanted)
         if nodes_of(Ops.ASSIGN, nodes):
-            with keeping.now:  # until then another thread may have done these writes
-                wanted = [root for root in map(latest, wanted) if not in_memory(root)]
-                if wanted:
-                    _realize(wanted, _with_old_readers(wanted))
-        elif wanted:
-            _realize(wanted, nodes)
+            nodes = _with_old_readers(wanted)
+        return Pending(wanted, structure_of(wanted, nodes))
 
 
-def _realize(wanted: list[UOp], nodes: list[UOp]) -> None:
-    with garbage_kept():
-        structure = structure_of(wanted, nodes)
-        runnable, variables, numbers = plan_for(structure)
-    # it runs, a capture observes it, and CHECKs leave fault words for the next read
+def _run(pending: Pending, found: Found) -> None:
+    (wanted, structure), (runnable, variables, numbers) = pending, found
     params = [buffer_of(node) for node in structure.params]
+    # it runs, a capture observes it, and CHECKs leave fault words for the next read
     run = Run(wanted, structure, runnable, params, variables, numbers, [])
     recorder = computing.recorder
     if recorder is not None:
@@ -199,7 +229,7 @@ def _realize(wanted: list[UOp], nodes: list[UOp]) -> None:
     taken: Taken = {}
     run.buffers[:] = runnable.run(params, run.values, taken)
     if noted or spoilt or any(taken.values()):
-        note(runnable.chain.flow, run.buffers, taken)
+        note(runnable.chain.flow, run.buffers, taken, not computing.for_others)
     else:
         leave(taken)
     if computing.done is not None:
@@ -325,7 +355,7 @@ def _compute_readers(buffers: Sequence[Buffer]) -> None:
         return
     old = set(nodes)
     pending = [h.uop for h in holders if not in_memory(h.uop)]
-    realize(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
+    _realize_for_others(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
     for node in nodes:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
@@ -368,7 +398,7 @@ def compute_pending() -> None:
     for node in pending:
         if resolved(node) in stored:
             with contextlib.suppress(TinygradError):  # not now; whoever reads it gets the error
-                realize(node)
+                _realize_for_others(node)
 
 
 _BY_ELEMENT = GroupOp.Movement | GroupOp.Elementwise | {Ops.DETACH}
@@ -494,13 +524,17 @@ def check_readable(node: UOp) -> None:
 
 
 def read(node: UOp) -> np.ndarray[Any, Any]:
-    """The value as a NumPy array of its shape; raises the errors that CHECKs found. It may be a
-    view of the device's memory: copy it before writing."""
+    """The value as a NumPy array of its shape; raises the errors that CHECKs found."""
     if 0 in node.shape:
         return np.zeros(node.shape, numpy_dtype(node.dtype))
     check_readable(node)
-    if keeps(node.device):
-        realize(bottom_of(latest(node)))
+    with turns.together():
+        realize(bottom_of(latest(node)) if keeps(node.device) else node)
+        with keeping.now:
+            return _copied(node)
+
+
+def _copied(node: UOp) -> np.ndarray[Any, Any]:
     view = latest(node)
     lies_there = keeps(node.device) or (view.size <= FEW and is_shown(view))
     base = bottom_of(view) if lies_there else whole_buffer(node)
@@ -509,7 +543,7 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         Device[name].synchronize()
     raise_faults(buffer)
     if lies_there:
-        return shown(view, base)
+        return shown(view, base).copy()
     values = as_array(buffer, node.dtype).reshape(node.room)
     cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
-    return values[cut] if cut else values  # a scalar's array has no axes
+    return (values[cut] if cut else values).copy()  # a scalar's array has no axes

@@ -5,9 +5,10 @@ captured call did."""
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import ClassVar
+
+from tinygrad.base.locks import ForkSafeLock
 
 
 class Stream:
@@ -15,7 +16,7 @@ class Stream:
     variable of the seed has the suffix `.seed`."""
 
     all: ClassVar[weakref.WeakValueDictionary[str, Stream]] = weakref.WeakValueDictionary()
-    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _lock: ClassVar[ForkSafeLock] = ForkSafeLock()
 
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed_name = name, name + ".seed"
@@ -29,7 +30,7 @@ class Stream:
 
     def take(self, amount: int) -> int:
         """Returns the position, and advances it by `amount`."""
-        with Stream._lock:
+        with Stream._lock.now:
             before = self.position
             self.position += amount
         return before

@@ -93,4 +93,5 @@ keeping = ForkSafeLock(threading.RLock)
 """Held while buffers are overwritten, so that each write is done once, whichever threads ask for
 it. Also held while nodes are made of promises (`tensor/promise`), and while a step that needs none
 is done: a tensor that another thread asks has a node before the step begins, or a value after it.
-It is taken inside of a turn, never around one."""
+It is taken inside of a turn, never around one. What a thread computes it runs, and copies out,
+while it holds this, so storage stays what its graph says; plans are made outside."""

@@ -17,7 +17,7 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     random          distributions (streams of random bits: generator)
     learning        losses, normalizations, attention
     pairs           real and imaginary parts
-    autograd        backward, gradient, no_grad
+    autograd        backward, gradient, no_grad (modes of a `with`: modes)
     writing         t[...] = value, assign, what ends in _
     interop         NumPy, pickle, copy, notebooks (memory handed over: dlpack)
     long_tail/      a folder: what else NumPy and PyTorch have, made of all these

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import Any, Self
 
@@ -12,9 +11,9 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
+from tinygrad.tensor.modes import During
 from tinygrad.tensor.pairs import Pairs
 from tinygrad.tensor.past import computed_below, is_start
-from tinygrad.tensor.promise import recording
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -24,29 +23,6 @@ def is_differentiable(dtype: DType) -> bool:
     """Whether numbers of this type have gradients: floats, and complex ones, whose gradient holds
     the derivatives by the real and by the imaginary part (PyTorch's convention)."""
     return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
-
-
-class During(contextlib.ContextDecorator):
-    """While it lasts, `owner` has `value` under a name."""
-
-    def __init__(self, owner: Any, name: str, value: bool) -> None:
-        self.owner, self.name, self.value = owner, name, value
-        self.before: list[Any] = []
-
-    def _recreate_cm(self) -> During:  # of a decorated function each call, in any thread
-        return During(self.owner, self.name, self.value)
-
-    def __enter__(self) -> During:
-        self.before.append(vars(self.owner).get(self.name))
-        setattr(self.owner, self.name, self.value)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        before = self.before.pop()
-        if before is None:  # it was not set: of `training` the setting TRAINING decides again
-            delattr(self.owner, self.name)
-        else:
-            setattr(self.owner, self.name, before)
 
 
 class Autograd(Pairs):
@@ -63,17 +39,18 @@ class Autograd(Pairs):
         ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
         False
         """
-        return During(recording, "on", False)
+        return During("on", False)
 
     @classmethod
     def train(cls, mode: bool = True) -> During:
         """While it lasts, `Tensor.training` is `mode`: `with Tensor.train(): ...`, or a decorator.
+        Of other threads it stays what it is; `Tensor.training = mode` is for all of them.
 
         >>> with Tensor.train():
         ...     Tensor.training
         True
         """
-        return During(cls, "training", mode)
+        return During("training", mode, cls)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Says whether a gradient is wanted; returns this. DTypeError unless of floats.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import plain, prod
-from tinygrad.base.settings import TRACEMETA, TRAINING
+from tinygrad.base.settings import TRACEMETA
 from tinygrad.engine.aliases import (
     bottom_of,
     is_plain_window,
@@ -32,6 +32,7 @@ from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change, noting
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.tensor.modes import training
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, Written, recording, start_node
 from tinygrad.tensor.spellings import follow, spell
@@ -180,17 +181,6 @@ def owned(node: UOp) -> UOp:
     return node.own() if node.base.op is Ops.CONST else node
 
 
-class _Training:
-    """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says.
-
-    >>> Tensor.training
-    False
-    """
-
-    def __get__(self, tensor: object, owner: type) -> bool:
-        return bool(TRAINING.value)
-
-
 class Core(Holder):
     """A node, its gradient, and whether one is wanted. `requires_grad` None: not said.
 
@@ -208,7 +198,7 @@ class Core(Holder):
     """
 
     __slots__ = ("grad", "_taped", "_kin", "_source")
-    training: ClassVar[Any] = _Training()
+    training: ClassVar[Any] = training
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
     _complex: ClassVar[Any]
@@ -416,6 +406,11 @@ class Core(Holder):
         root = other._root
         bottom = bottom_of(self._uop, root)
         same = bottom is bottom_of(other._uop, root)
+        if not same and settled(self._uop, True) is not self._uop:
+            with turns.together(), keeping.now:  # another thread has written since
+                theirs, self._uop, root = other._value, settled(self._uop, True), other._root
+                bottom = bottom_of(self._uop, root)
+                same = bottom is bottom_of(theirs, root)
         if same and is_window(self._uop, bottom):
             self._view(other)
             return

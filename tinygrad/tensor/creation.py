@@ -475,7 +475,7 @@ class Creation(Core):
         >>> Tensor.linspace(0, 1, 3).tolist()
         [0.0, 0.5, 1.0]
         """
-        steps = plain(steps)
+        start, stop, steps = number_of(start), number_of(stop), number_of(steps)
         check_number_from("linspace", "steps", steps, 0)
         kind = checked_dtype(dtype or dtypes.default_float)
         if part := COMPLEX_PARTS.get(kind):

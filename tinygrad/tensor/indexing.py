@@ -18,6 +18,7 @@ from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain, prod
 from tinygrad.engine.realize import read
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
@@ -74,8 +75,9 @@ class Indexing(Linalg):
         >>> Tensor([1, 2, 3, 4])[1:3].tolist(), Tensor([1, 2, 3])[::-1].tolist()
         ([2, 3], [3, 2, 1])
         """
-        chosen = self._select(indices)
-        view: Self = chosen.view.reshape(tuple(chosen.shape))
+        with turns.together(), keeping.now:  # no thread writes until this sees what is written
+            chosen = self._select(indices)
+            view: Self = chosen.view.reshape(tuple(chosen.shape))
         if not chosen.tensors:
             return view
         axes = [axis for axis, _ in chosen.tensors]
@@ -406,7 +408,7 @@ class Indexing(Linalg):
         return self._read().reshape(-1)[0].item()
 
     def _read(self) -> NDArray[Any]:
-        """The values; perhaps in the device's memory, so copy before writing."""
+        """A copy of the values."""
         if self._is_promised:
             compute([self])
         return read(self.uop)

@@ -55,7 +55,7 @@ class Interop(Writing):
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)
         """
-        return self._read().copy()
+        return self._read()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """What `numpy.array` and `asarray` ask for. `copy`: True, an array of its own; False, the

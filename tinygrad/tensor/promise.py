@@ -37,9 +37,10 @@ MOST_DEEP = 200
 class _Recording(threading.local):
     """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
     it runs an expression, of which all is part that others make. `writes`: a write may be promised;
-    it isn't where a step goes its long way."""
+    it isn't where a step goes its long way. `training`: what `Tensor.train` said, if anything."""
 
     on: bool = True
+    training: bool | None = None
     inside: bool = False
     writes: bool = True
 

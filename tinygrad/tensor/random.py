@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import plain, prod
-from tinygrad.tensor.arguments import check_number_from
+from tinygrad.base.helpers import prod
+from tinygrad.tensor.arguments import check_number_from, number_of
 from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.draws import Rule, drawn
@@ -179,7 +179,7 @@ class Random(Order):
         kind = checked_dtype(more.get("dtype") or dtypes.int32)
         if not dtypes.is_int(kind):
             raise DTypeError(f"randint: {kind!r}; legal are ints")
-        low, high = plain(low), plain(high)
+        low, high = number_of(low), number_of(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
         if low < dtypes.min(kind) or high - 1 > dtypes.max(kind):

@@ -13,12 +13,17 @@ from typing import Any
 from tinygrad.tensor.arguments import PLAIN, looked_at_of, told, wrong_type
 
 OTHERS = {
-    "axis": ("dim", "dims"),
+    "axis": ("dim", "dims", "axes"),
     "dim": ("axis", "dimension"),
     "dim0": ("axis0",),
     "dim1": ("axis1",),
     "x": ("other", "value", "exponent", "divisor"),
-    "dims": ("dim", "axis"),
+    "dims": ("dim", "axis", "axes"),
+    "self": ("input",),
+    "others": ("tensors", "arrays"),
+    "other": ("vec2", "mat2"),
+    "shifts": ("shift",),
+    "padding": ("pad",),
     "order": ("dims", "axes"),
     "shape": ("size",),
     "keepdim": ("keepdims",),

@@ -148,15 +148,16 @@ class Writing(Autograd):
             raise ArgumentError(
                 f"setitem: on {self.device} by a tensor or a mask; legal are numbers and slices"
             )
-        if self._is_mask(indices):
-            self._put(self, self._masked(self._tensor(indices), given))
-            return
-        chosen = self._select(indices)
-        view: Self = chosen.view.reshape(tuple(chosen.shape))
-        if chosen.tensors:
-            self._put(view, view._scattered(chosen.tensors, chosen.places, given))
-        elif given._family is not self._family or given._value is not view._value:  # t[i] += v
-            self._put(view, given._broadcast_to_view("setitem", view.shape))
+        with turns.together(), keeping.now:  # or another thread's write would be lost
+            if self._is_mask(indices):
+                self._put(self, self._masked(self._tensor(indices), given))
+                return
+            chosen = self._select(indices)
+            view: Self = chosen.view.reshape(tuple(chosen.shape))
+            if chosen.tensors:
+                self._put(view, view._scattered(chosen.tensors, chosen.places, given))
+            elif given._family is not self._family or given._value is not view._value:  # t[i] += v
+                self._put(view, given._broadcast_to_view("setitem", view.shape))
 
     def assign(self, x: Any) -> Self:
         """Writes `x` (of this shape, or broadcast to it, and this dtype) in place.
@@ -184,8 +185,9 @@ class Writing(Autograd):
             return self
         if value.shape != self.shape:
             value = value._broadcast_to_view("assign", self.shape)
-        if value._value is not self._value:
-            (self._put if passes else self._overwrite)(self, value)
+        with turns.together(), keeping.now:
+            if value._value is not self._value:
+                (self._put if passes else self._overwrite)(self, value)
         return self
 
     def copy_(self, x: Any) -> Self:
@@ -298,7 +300,8 @@ class Writing(Autograd):
             )
         passes = recording.on and self._is_recorded
         if not self._takes_promise(value) and (passes or not self._promises_write(value)):
-            self._put(self, value._broadcast_to_view(name, self.shape))
+            with turns.together(), keeping.now:
+                self._put(self, value._broadcast_to_view(name, self.shape))
         return self
 
     def _takes_promise(self, value: Self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
-from tinygrad.tensor.arguments import check_number_from, check_types
+from tinygrad.tensor.arguments import check_number_from, check_types, number_of
 from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.special import Special
@@ -50,6 +50,7 @@ class Joining(Special):
         [2, 3]
         """
         check_axes("narrow", self, 1)
+        start, length = number_of(start), number_of(length)
         axis = axis_of(dim, self.ndim, "narrow")
         size = self.shape[axis]
         begin = start + size if start < 0 else start
