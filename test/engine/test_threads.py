@@ -94,19 +94,6 @@ def test_captured_steps_of_several_threads_write_each_their_own_state():
     together(*[work] * 4, often=True)
 
 
-def test_rows_of_one_tensor_are_written_by_threads_side_by_side():
-    for _ in range(4):
-        whole = Tensor.zeros(4, 16).contiguous().realize()
-
-        def work(row: int, whole: Tensor = whole) -> None:
-            for turn in range(8):
-                whole[row] = whole[row].tolist()[0] + row + turn
-                whole[row, 2:4] += 1
-                assert whole[row].tolist()[:2] == [row * (turn + 1) + turn * (turn + 1) / 2] * 2
-
-        together(*[functools.partial(work, row) for row in range(4)], often=True)
-
-
 def test_a_captured_step_that_threads_share_loses_no_write():
     total = Tensor.zeros(16).contiguous().realize()
     one = Tensor.ones(16).contiguous().realize()

@@ -169,7 +169,7 @@ class Program:
         i = self.any()
         ours, theirs = self.pairs[i]
         name, function = self.draw.pick(COPIES)
-        self.add(f"v{i}{name}", function(ours), np.array(function(theirs)))
+        self.add(f"v{i}{name}", function(ours), np.array(function(theirs), order="C"))
 
     def twins(self) -> None:
         """Two values that are equal, and neither a view of the other."""
@@ -186,14 +186,16 @@ class Program:
                 self.add(f"Tensor.zeros({theirs.shape}) + 1", made, np.ones_like(theirs))
             else:
                 source = ours.detach() if end else ours
-                self.add(f"v{i}{end}{name}", function(source), np.array(function(theirs)))
+                self.add(
+                    f"v{i}{end}{name}", function(source), np.array(function(theirs), order="C")
+                )
 
     def pick(self) -> None:
         i = self.any()
         ours, theirs = self.pairs[i]
         if theirs.ndim and theirs.size:
             key = self.indices(theirs)
-            self.add(f"v{i}[{_text(key)}]", ours[_ours(key)], theirs[key].copy())
+            self.add(f"v{i}[{_text(key)}]", ours[_ours(key)], theirs[key].copy(order="K"))
 
     def write(self) -> None:
         i = self.any()
