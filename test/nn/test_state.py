@@ -18,6 +18,7 @@ from tinygrad.engine.jit import TinyJit
 from tinygrad.formats import safetensors as files
 from tinygrad.nn import BatchNorm, Linear, datasets
 from tinygrad.nn.state import (
+    _source,
     get_parameters,
     get_state_dict,
     load_state_dict,
@@ -247,3 +248,12 @@ def test_captured_steps_see_what_is_loaded_into_a_tensor_of_two_names():
         step()
     load_state_dict(tied, {"embed": Tensor([5.0]), "head": Tensor([5.0])})
     assert step().item() == 10.0
+
+
+def test_bytes_of_a_file_are_read_where_they_are(tmp_path):
+    path = tmp_path / "w.safetensors"
+    safe_save({"w": Tensor([1.0, 2.0])}, path)
+    data = Tensor(path)
+    first, second = np.asarray(_source(data)), np.asarray(_source(data))
+    assert first.ctypes.data == second.ctypes.data
+    assert safe_load_metadata(data)["w"]["shape"] == [2]

@@ -168,7 +168,7 @@ def write(view: UOp, value: UOp) -> None:
             "do; legal is to return the value and write it outside"
         )
     held = whole_buffer(value)  # its memory is what `values` shows
-    values = read(held).reshape(value.shape)
+    values = read(held, copy=False).reshape(value.shape)
     bottom = _stored(view)
     buffer, whole = buffer_of(bottom), whole_array(bottom)
     if np.may_share_memory(values, whole):

@@ -523,18 +523,20 @@ def check_readable(node: UOp) -> None:
         )
 
 
-def read(node: UOp) -> np.ndarray[Any, Any]:
-    """The value as a NumPy array of its shape; raises the errors that CHECKs found."""
+def read(node: UOp, copy: bool = True) -> np.ndarray[Any, Any]:
+    """The value as a NumPy array of its shape; raises the errors that CHECKs found. Without `copy`
+    it may be a view of the device's memory, as of a file's bytes: nobody else may write there."""
     if 0 in node.shape:
         return np.zeros(node.shape, numpy_dtype(node.dtype))
     check_readable(node)
     with turns.together():
         realize(bottom_of(latest(node)) if keeps(node.device) else node)
         with keeping.now:
-            return _copied(node)
+            values = _values(node)
+            return values.copy() if copy else values
 
 
-def _copied(node: UOp) -> np.ndarray[Any, Any]:
+def _values(node: UOp) -> np.ndarray[Any, Any]:
     view = latest(node)
     lies_there = keeps(node.device) or (view.size <= FEW and is_shown(view))
     base = bottom_of(view) if lies_there else whole_buffer(node)
@@ -543,7 +545,7 @@ def _copied(node: UOp) -> np.ndarray[Any, Any]:
         Device[name].synchronize()
     raise_faults(buffer)
     if lies_there:
-        return shown(view, base).copy()
+        return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
     cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
-    return (values[cut] if cut else values).copy()  # a scalar's array has no axes
+    return values[cut] if cut else values  # a scalar's array has no axes

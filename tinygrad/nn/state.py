@@ -271,7 +271,7 @@ def _source(fn: Path | Tensor) -> Path | bytes | memoryview:
     if not isinstance(fn, Tensor):
         return fn
     if keeps(fn.device):  # a file's bytes stay where they are
-        return read(fn.uop).reshape(-1).data
+        return read(fn.uop, copy=False).reshape(-1).data
     return fn.tobytes()
 
 
