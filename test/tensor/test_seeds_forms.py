@@ -133,3 +133,12 @@ def test_helpers_by_their_arguments_names():
     assert get_child({"a": [{"1": 2}]}, "a.0.1") == 2
     assert time_to_str(0.0015, w=10) == "      1.50ms"
     assert word_wrap("abcdef", wrap=4) == "abcd\nef"
+
+
+def test_nothing_is_divided_by_a_size_of_nothing():
+    """Whatever else a process has computed, so that constants of the graph are in memory."""
+    empty = Tensor([]).bool()
+    count = (Tensor.arange(1) < empty.sum()).realize()
+    assert Tensor([]).nonzero(1).tolist() == [[0]]
+    assert Tensor(np.zeros((3, 0))).nonzero(1, -1).tolist() == [[-1, -1]]
+    assert count.tolist() == [False]

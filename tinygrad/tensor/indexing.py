@@ -210,9 +210,10 @@ class Indexing(Linalg):
         """
         if size is not None:
             places, there = self.bool().flatten()._first_true("nonzero", size)
+            sizes = [1 if n == 0 else n for n in self.shape]  # of no elements none is there
             axes = [
-                there.where(places // prod(self.shape[i + 1 :]) % n, fill_value)
-                for i, n in enumerate(self.shape)
+                there.where(places // prod(sizes[i + 1 :]) % n, fill_value)
+                for i, n in enumerate(sizes)
             ]
             if as_tuple:
                 return tuple(axes)

@@ -18,6 +18,9 @@ class Training:
 
     An assignment takes this one's place in the class. As it would hide what threads say, it is put
     aside while any says something.
+
+    >>> Tensor.training
+    False
     """
 
     def __init__(self) -> None:
