@@ -39,7 +39,7 @@ from tinygrad.engine.realize import (
     telling,
 )
 from tinygrad.engine.replay import Execution, Replay
-from tinygrad.engine.storage import Buffer, is_read
+from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
@@ -280,8 +280,8 @@ class _Asked:
         """Whether what will be overwritten is seen by nobody but the given tensors."""
         for number in known.written:
             kin, base = self.given[number]._kin, self.homes[number].base  # type: ignore[union-attr]
-            families, expression = base.families, base.storage.expression
-            if (base.readers and is_read(base)) or (expression and expression() is not None):
+            families = base.families
+            if (base.readers and is_read(base)) or is_expected(base):
                 return False
             if families is not None and (
                 families.copied

@@ -22,7 +22,7 @@ from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_expected
-from tinygrad.engine.turns import in_turn
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
@@ -62,6 +62,11 @@ LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
 def promised_gradients(root: Core, long_way: LongWay) -> bool:
     """Adds its gradient, promised, to that of each tensor that `backward` of `root` is for; False,
     and nothing happened, where only a graph tells which these are."""
+    with turns.together(), keeping.now:  # else another thread may keep a promise among these
+        return _promise(root, long_way)
+
+
+def _promise(root: Core, long_way: LongWay) -> bool:
     source = root._source
     if capturing() or not isinstance(source, Promise) or root.requires_grad is False:
         return False
@@ -98,7 +103,6 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     return True
 
 
-@in_turn
 def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
     """The tensors alive that say that they want a gradient and are in the graph, and those beside
     it; None if that can't be told."""

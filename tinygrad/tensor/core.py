@@ -339,11 +339,13 @@ class Core(Holder):
 
     @property
     def _family(self) -> Family:
-        if self._kin is None:
+        found = self._kin
+        if found is None:
             with keeping.now:
-                if self._kin is None:  # else another thread was faster
-                    self._kin = Family(self)
-        return self._kin
+                found = self._kin  # another thread may have been faster
+                if found is None:
+                    found = self._kin = Family(self)
+        return found
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None:

@@ -179,10 +179,9 @@ def _source_seen(tensor: Core, seen: list[Any]) -> Look | None:
 
 
 def _seen(tensor: Core, seen: list[Any]) -> Look | None:
-    source = source_of(tensor)
-    if source is not None:
-        seen.append(source)
-        return source.look
+    look = _source_seen(tensor, seen)
+    if look is not None:
+        return look
     node = tensor._held
     seen.append(node)
     can_be_told = dtypes.is_float(node.dtype) and not tensor._element
@@ -282,7 +281,7 @@ def _promised(result: Result, sources: list[Source]) -> list[Promise]:
         expression, alike = Expression(result.template, sources, user_line()), {}
     made = []
     for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
-        promise = alike.get(number) if alike else None
+        promise = alike.get(number)
         if promise is None:
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
