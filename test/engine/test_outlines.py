@@ -41,7 +41,7 @@ def attribute(name):
 
 def file(path="/proc/self/stat"):
     with open(path) as found:
-        return time.perf_counter() + len(found.read())
+        return time.perf_counter() % 1 + len(found.read())
 
 
 GIVEN = {
