@@ -188,6 +188,7 @@ def old_tar():
     return out.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning")  # PyTorch's own
 def test_tar_files(tmp_path):
     (tmp_path / "x.pt").write_bytes(old_tar())
     theirs = torch.load(tmp_path / "x.pt", weights_only=False)

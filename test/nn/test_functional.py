@@ -130,6 +130,9 @@ def test_what_layers_do_with_given_numbers():
 
 def test_pixels_become_channels_and_back():
     check("pixel_shuffle", array(2, 12, 3, 4), 2)
+    assert ours.pixel_shuffle(Tensor.zeros(0, 12, 3, 4), 2).shape == (0, 3, 6, 8)
+    assert ours.pixel_unshuffle(Tensor.zeros(2, 3, 0, 4), 2).shape == (2, 12, 0, 2)
+    assert ours.group_norm(Tensor.zeros(0, 6, 2), 3).tolist() == []
     check("pixel_unshuffle", array(2, 3, 6, 4), 2)
 
 
@@ -170,6 +173,7 @@ POOLS = [
     ("avg_pool1d", (3, 9), [(3,)], {"stride": 2}),
     ("avg_pool2d", (2, 3, 7, 6), [3, 2, 1], {"count_include_pad": False}),
     ("avg_pool2d", (3, 7, 6), [(3, 2)], {"divisor_override": 4, "padding": 1}),
+    ("avg_pool2d", (3, 9, 8), [3, 2, 1, True, False, 5], {}),
     ("avg_pool3d", (1, 2, 4, 5, 6), [2], {"ceil_mode": True}),
     ("max_pool1d", (2, 3, 9), [3, 2, 1], {}),
     ("max_pool2d", (2, 3, 7, 6), [2, 1, 1, 2], {}),

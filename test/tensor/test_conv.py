@@ -56,6 +56,7 @@ TRANSPOSES = [
     ((2, 3, 4, 5), (3, 4, 3, 2), {}),
     ((1, 4, 4, 4), (4, 3, 3, 3), {"groups": 2, "stride": 2, "padding": 1, "output_padding": 1}),
     ((1, 2, 4, 4), (2, 2, 3, 3), {"dilation": 2, "stride": 3, "output_padding": 2}),
+    ((1, 2, 4, 4), (2, 2, 3, 2), {"dilation": 4, "stride": (3, 2), "output_padding": (2, 3)}),
     ((2, 3, 6), (3, 2, 4), {"stride": 2}),
 ]
 

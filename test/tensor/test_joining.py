@@ -121,6 +121,8 @@ def test_evenly_spaced():
     close(value(Tensor.logspace(-2, 3, 7)), to_numpy(torch.logspace(-2, 3, 7)))
     close(value(Tensor.logspace(0, 4, 5, 2.0)), to_numpy(torch.logspace(0, 4, 5, 2.0)))
     close(value(Tensor.geomspace(1, 1000, 4)), np.geomspace(1, 1000, 4).astype("float32"))
+    assert value(Tensor.logspace(0, 5, 6, 3, dtype="int64")).tolist() == [1, 3, 9, 27, 81, 243]
+    assert value(Tensor.geomspace(1, 1000, 4, dtype="int32")).tolist() == [1, 10, 100, 1000]
     close(value(Tensor.geomspace(-1, -8, 4)), np.geomspace(-1, -8, 4).astype("float32"))
 
 

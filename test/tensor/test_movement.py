@@ -78,7 +78,10 @@ PADS = {
     "circular": ((1, 2, 2, 1), "circular", 0),
     "reflect one": ((3, 2, 0, 0), "reflect", 0),
     "replicate less": ((-1, 3, 1, -2), "replicate", 0),
+    "replicate past the end": ((-5, 6, 2, -4), "replicate", 0),
+    "reflect past the end": ((-4, 3, 0, 0), "reflect", 0),
     "circular less": ((-2, 3, 0, 0), "circular", 0),
+    "circular, both": ((2, -2, -1, 3), "circular", 0),
 }
 
 
@@ -140,7 +143,13 @@ def test_shrink():
     check(lambda x: x.shrink(((0, 2), (1, 3))), lambda x: x[0:2, 1:3], (3, 4))
 
 
+def test_what_is_cut_off_is_not_gone_around():
+    with pytest.raises(ShapeError, match="circular by .5, 0. of an axis of size 3"):
+        Tensor.arange(8).pad((5, -5), mode="circular")
+
+
 def test_meshgrid():
+    assert [t.shape for t in Tensor(1).meshgrid(Tensor([1, 2]))] == [(1, 2), (1, 2)]
     for indexing in ("ij", "xy"):
         ours = Tensor([1, 2, 3]).meshgrid(Tensor([4, 5]), indexing=indexing)
         theirs = torch.meshgrid(torch.tensor([1, 2, 3]), torch.tensor([4, 5]), indexing=indexing)

@@ -94,6 +94,7 @@ def test_softmax_of_infinities():
 
 def test_normalize():
     check(lambda x: x.normalize(), lambda x: torch.nn.functional.normalize(x), (3, 5))
+    check(lambda x: x.normalize(0), lambda x: torch.nn.functional.normalize(x, 0), (3, 5))
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 65, 200])

@@ -142,6 +142,8 @@ def test_histograms():
     close(value(ours.histc(7, -1, 1)), t.histc(7, -1, 1).numpy())
     close(value(ours.histc(5)), t.histc(5).numpy())
     close(value(Tensor([2.0, 2.0]).histc(4)), torch.tensor([2.0, 2.0]).histc(4).numpy())
+    for found, wanted in zip(Tensor(2.0).histogram(3), np.histogram(2.0, 3), strict=True):
+        close(value(found), wanted.astype("float32"))
     holes = np.append(x, np.float32(NAN))
     close(value(Tensor(holes).histc(4, -2, 2)), torch.tensor(holes).histc(4, -2, 2).numpy())
     for more in ({}, {"density": True}):
@@ -209,6 +211,9 @@ def test_differences():
     check(lambda x: x.diff(2, 0), None, (4, 2))
     check(lambda x: x.diff(9), None, (3, 5), grad=False)
     check(lambda x, y: x.diff(prepend=y, append=y), None, (2, 3), (2, 1))
+    check(
+        lambda x, y: x.diff(0, prepend=y), lambda x, y: x.diff(0, prepend=y) + 0 * y, (2, 3), (2, 1)
+    )
     check(lambda x: x.diff(), None, [5, 2, 9], dtype="uint8")
     check(lambda x: (x > 0).diff(), None, [5.0, -2.0, 9.0], grad=False)
 

@@ -11,6 +11,7 @@ import pytest
 from together import together
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ShapeError
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.pattern import PatternMatcher, UPat
@@ -29,6 +30,15 @@ def test_same_specification_is_same_object():
     assert var() + 1 is not var() + 2
     assert UOp.const(INT, 1) is not UOp.const(dtypes.int64, 1)
     assert UOp(Ops.SINK, tag="a") is not UOp(Ops.SINK, tag="b")
+
+
+@pytest.mark.parametrize(
+    "move",
+    [lambda x: x.shrink(((-1, 2),)), lambda x: x.shrink(((1, 4),)), lambda x: x.pad(((-1, 0),))],
+)
+def test_no_box_reads_outside(move):
+    with pytest.raises(ShapeError, match="legal"):
+        assert move(UOp.arange(3, "CPU")).shape
 
 
 def test_constants_are_told_apart_by_bits():

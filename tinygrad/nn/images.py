@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import plain
+from tinygrad.base.helpers import plain, prod
 from tinygrad.nn.held import held
 from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
@@ -26,7 +26,9 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
         raise ShapeError(f"pixel_shuffle: x {x.shape}, factor {r}; legal are (.., C·{r * r}, H, W)")
     *outer, channels, height, width = x.shape
-    parts = x.reshape(-1, channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
+    parts = x.reshape(prod(outer), channels // (r * r), r, r, height, width).permute(
+        0, 1, 4, 2, 5, 3
+    )
     return parts.reshape(*outer, channels // (r * r), height * r, width * r)
 
 
@@ -40,7 +42,9 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
         raise ShapeError(f"pixel_unshuffle: x {x.shape}, factor {r}; legal are multiples of {r}")
     *outer, channels, height, width = x.shape
-    parts = x.reshape(-1, channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
+    parts = x.reshape(prod(outer), channels, height // r, r, width // r, r).permute(
+        0, 1, 3, 5, 2, 4
+    )
     return parts.reshape(*outer, channels * r * r, height // r, width // r)
 
 

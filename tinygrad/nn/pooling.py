@@ -65,21 +65,14 @@ def _averages(
 
     kernel, pad = each(kernel_size), each(padding)
     _check_padding(f"avg_pool{axes}d", kernel, pad)
-    out = x.avg_pool2d(
-        kernel,
-        each(stride),
-        1,
-        pad,
-        ceil_mode,
-        count_include_pad or bool(divisor_override),
-    )
+    step = each(stride)
     if divisor_override is None:
-        return out
+        return x.avg_pool2d(kernel, step, 1, pad, ceil_mode, count_include_pad)
     if not isinstance(divisor_override, int) or divisor_override == 0:
         raise ArgumentError(f"avg_pool: divisor_override {divisor_override!r}; legal are others")
-    if ceil_mode:
-        raise ArgumentError("avg_pool: divisor_override with ceil_mode; legal is one of them")
-    return out.mul(math.prod(kernel) / divisor_override)
+    pads = x._pool_pads(kernel, kernel if step is None else step, 1, pad, ceil_mode)
+    padded = x.pad([(0, 0)] * (x.ndim - axes) + pads)  # then each window is a whole one
+    return padded.avg_pool2d(kernel, step).mul(math.prod(kernel) / divisor_override)
 
 
 def avg_pool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:

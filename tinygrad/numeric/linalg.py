@@ -181,7 +181,7 @@ def lu_factor(a: Tensor) -> LUFactor:
 
 
 def matrix_rank(
-    a: Tensor, atol: float = 0.0, rtol: float | None = None, hermitian: bool = False
+    a: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
 ) -> Tensor:
     """How many singular values count; see `Tensor.pinv`.
 

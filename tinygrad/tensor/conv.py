@@ -143,15 +143,20 @@ class Conv(Indexing):
         windows = _sliding(2, kernel, steps, dilation, padding_pairs(padding, count))
         rows = list(zip(spatial, windows, extra, strict=True))
         sizes = [settled(_reach(n, window) + more) for n, window, more in rows]
+        gaps = _each(dilation, count, "dilation")
         if any(least(n) <= 0 for n in sizes) or any(
-            e >= s for e, s in zip(extra, steps, strict=True)
+            e >= max(step, gap) for e, step, gap in zip(extra, steps, gaps, strict=True)
         ):
             raise ShapeError(
                 f"conv_transpose2d: x {self.shape}, weight {weight.shape} give spatial {sizes}; "
-                f"output_padding {extra} must be less than stride {steps}"
+                f"output_padding {extra} must be less than stride {steps} or dilation {gaps}"
             )
         inside = tuple((*window[:5], max(0, window[5] - more)) for _, window, more in rows)
-        node = spread._node.fold(inside, (batch, groups * each, *sizes))
+        # what is a whole step or more beyond the last window is no place of another
+        beyond = [more - w[5] if more - w[5] >= w[2] else 0 for _, w, more in rows]
+        folded = (n - more for n, more in zip(sizes, beyond, strict=True))
+        node = spread._node.fold(inside, (batch, groups * each, *folded))
+        node = node.pad(((0, 0), (0, 0), *((0, more) for more in beyond)))
         return spread._from(node)._plus_bias(bias)
 
     def _exchanged(self, count: int) -> Self:

@@ -324,19 +324,22 @@ class Movement(Conversion):
         return (self if padded is self._held else self._from(padded))._copied(self)
 
     def _pad_by(self, mode: str, pads: Pads) -> Self:
-        """Pads each axis in turn with pieces of the tensor itself."""
+        """Pads each axis in turn with pieces of the tensor itself. What is cut off is still
+        repeated and reflected, as in PyTorch, but not gone around."""
         check_choice("pad", "mode", mode, ("constant", "reflect", "replicate", "circular"))
         out = self
         for axis, (before, after) in enumerate(pads):
-            size = self.shape[axis]
-            most = size - (mode == "reflect")
+            begin, end = max(0, -before), min(0, after)
+            if mode == "circular":
+                out, begin, end = out._cut(axis, begin, self.shape[axis] + end), 0, 0
+            size = out.shape[axis]
+            before, after = max(0, before), max(0, after)
+            most = max(0, size - (mode == "reflect"))
             if mode != "replicate" and max(before, after) > most:
                 raise ShapeError(
                     f"pad: {mode} by {before, after} of an axis of size {size}; legal are numbers "
                     f"up to {most}"
                 )
-            out = out._cut(axis, max(0, -before), size - max(0, -after))
-            before, after, size = max(0, before), max(0, after), out.shape[axis]
             if mode == "circular":
                 head, tail = out._cut(axis, size - before, size), out._cut(axis, 0, after)
             elif mode == "reflect":
@@ -346,6 +349,7 @@ class Movement(Conversion):
                 head = out._cut(axis, 0, 1)._grown(axis, before)
                 tail = out._cut(axis, size - 1, size)._grown(axis, after)
             out = head.cat(out, tail, dim=axis) if before or after else out
+            out = out._cut(axis, begin, out.shape[axis] + end)
         return out._copied(self)
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
@@ -530,6 +534,7 @@ class Movement(Conversion):
         """
         check_choice("meshgrid", "indexing", indexing, ("ij", "xy"))
         parts = tensors_of("meshgrid", self, others)
+        parts = tuple(part if part.ndim else part.reshape(1) for part in parts)
         if len(parts) == 1:
             return parts
         order = [1, 0, *range(2, len(parts))] if indexing == "xy" else list(range(len(parts)))

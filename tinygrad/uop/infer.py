@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tinygrad.base.errors import ShapeError
 from tinygrad.base.helpers import ceildiv, plain
 from tinygrad.uop.op import ROW, SIZED, Ops
 from tinygrad.uop.placement import Placement
@@ -78,8 +79,19 @@ def _permute(node: UOp) -> Shape:
 
 
 def _pad(node: UOp) -> Shape:
+    if any(most(before) < 0 or most(after) < 0 for before, after in node.sizes):
+        raise ShapeError(f"pad: {node.sizes} around {node.src[0].shape}; legal are numbers from 0")
     pairs = zip(node.src[0].shape, node.sizes, strict=True)
     return tuple(settled(n + before + after) for n, (before, after) in pairs)
+
+
+def _shrink(node: UOp) -> Shape:
+    """ShapeError for a box that isn't inside: nothing else keeps it from reading other memory."""
+    given = node.src[0].shape
+    for (begin, end), n in zip(node.sizes, given, strict=True):
+        if most(begin) < 0 or least(begin) > most(end) or least(end) > most(n):
+            raise ShapeError(f"shrink: box {node.sizes} of shape {given}; legal is what is inside")
+    return tuple(settled(end - begin) for begin, end in node.sizes)
 
 
 def _window(node: UOp) -> Shape:
@@ -109,7 +121,7 @@ SHAPE_RULES: dict[str, Callable[[UOp], Shape | None]] = {
     "param": lambda node: (node.arg[1],),
     "permute": _permute,
     "pad": _pad,
-    "shrink": lambda node: tuple(settled(end - begin) for begin, end in node.sizes),
+    "shrink": _shrink,
     "window": _window,
     "assign": lambda node: node.src[0].base.shape,
     "fold": lambda node: node.sizes[1],

@@ -286,7 +286,7 @@ class Decomposition(Interop):
         return self.svd(False)[1]
 
     def matrix_rank(
-        self, atol: float = 0.0, rtol: float | None = None, hermitian: bool = False
+        self, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
     ) -> Self:
         """How many singular values count, see `pinv`.
 
@@ -297,7 +297,8 @@ class Decomposition(Interop):
         values = x.eigvalsh().abs() if hermitian else x.svdvals()
         if 0 in x.shape[-2:]:
             return x.real.zeros(x.shape[:-2], dtype=dtypes.int32, device=x.device)  # type: ignore[no-any-return]
-        bound = (values.max(-1, keepdim=True) * x._rtol(rtol, atol)).maximum(atol)
+        least = atol or 0.0
+        bound = (values.max(-1, keepdim=True) * x._rtol(rtol, least)).maximum(least)
         return (values > bound).sum(-1)
 
     def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:  # noqa: N803

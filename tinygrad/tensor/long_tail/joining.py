@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
@@ -422,8 +422,12 @@ class Joining(Special):
             raise ArgumentError(f"logspace: base {base}; legal are numbers above 0")
         kind: DTypeLike | None = more.pop("dtype", None)
         exponents = cls.linspace(start, end, steps, dtype=dtypes.float64, **more)
-        power = (exponents * math.log2(base)).exp2()
-        return power.cast(checked_dtype(kind or dtypes.default_float))
+        power = exponents._tensor(base, dtypes.float64) ** exponents
+        return power._as_kind(checked_dtype(kind or dtypes.default_float))
+
+    def _as_kind(self, kind: DType) -> Self:
+        """Powers in another dtype: what rounding left just below a whole number is that number."""
+        return (self if dtypes.is_float(kind) else self * (1 + 2.0**-50)).cast(kind)
 
     @classmethod
     def geomspace(cls, start: float, end: float, steps: int, **more: Any) -> Self:
@@ -440,4 +444,4 @@ class Joining(Special):
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         ends = math.log2(abs(start)), math.log2(abs(end))
         power = cls.linspace(*ends, steps, dtype=dtypes.float64, **more).exp2()
-        return (power * sign).cast(kind)
+        return (power * sign)._as_kind(kind)

@@ -238,8 +238,6 @@ class Products(Parts):
         >>> Tensor([[3.0, 4.0]]).normalize().numpy().round(4)
         array([[0.6, 0.8]], dtype=float32)
         """
-        if p == 0:
-            raise ArgumentError("normalize: p 0; legal is any other number")
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
     def _length(self, order: float, dim: Axis, keepdim: bool) -> Self:

@@ -121,7 +121,7 @@ class Sets(Statistics):
         >>> Tensor([1.0, 2.0, 1.0]).histc(4, 0, 3).tolist()
         [0.0, 2.0, 1.0, 0.0]
         """
-        return self._counted("histc", bins, min, max, None)[0]
+        return self._counted("histc", bins, min, max, None, 1)[0]
 
     def histogram(
         self,
@@ -138,7 +138,7 @@ class Sets(Statistics):
         """
         if isinstance(bins, int):
             low, high = range or (0, 0)
-            counts, edges = self._counted("histogram", bins, low, high, weight)
+            counts, edges = self._counted("histogram", bins, low, high, weight, 0.5)
         else:
             edges, flat = bins, self.flatten()
             at = edges.searchsorted(flat, right=True)
@@ -149,8 +149,9 @@ class Sets(Statistics):
         return counts, edges
 
     def _counted(
-        self, operation: str, bins: int, low: Any, high: Any, weight: Self | None
+        self, operation: str, bins: int, low: Any, high: Any, weight: Self | None, around: float
     ) -> tuple[Self, Self]:
+        """The counts and the edges; if all elements are equal, `around` these."""
         if bins < 1 or not dtypes.is_float(self.dtype) or not -math.inf < low <= high < math.inf:
             raise ArgumentError(
                 f"{operation}: {bins} bins of {self.dtype!r} from {low} to {high}; legal are "
@@ -163,7 +164,7 @@ class Sets(Statistics):
         if low == high and self.numel():
             first, last = flat.detach().aminmax()
         equal = first.eq(last)
-        first, last = equal.where(first - 1, first), equal.where(last + 1, last)
+        first, last = equal.where(first - around, first), equal.where(last + around, last)
         share = (flat - first) / (last - first) * bins
         inside = (flat >= first) & (flat <= last)
         at = inside.where(share, 0).cast(dtypes.int32).clamp(0, bins - 1)

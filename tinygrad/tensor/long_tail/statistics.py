@@ -284,7 +284,7 @@ class Statistics(Products):
         axis = axis_of(dim, self.ndim, "diff")
         if self.ndim == 0 or n < 0:
             raise ShapeError(f"diff: {n} times of {self.shape}; legal are one axis or more, n >= 0")
-        parts = [part for part in (prepend, self, append) if part is not None]
+        parts = [part for part in (prepend, self, append) if n and part is not None] or [self]
         out = parts[0].cat(*parts[1:], dim=axis) if len(parts) > 1 else self
         for _ in range(n):
             after, before = out._neighbours(axis)
