@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5660,
     "backends/*": 3060,
     "engine": 5425,
-    "tensor/*": 6925,
+    "tensor/*": 6935,
 }
 CORE_BUDGET = 34_685  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2635,
+    "tensor/long_tail": 2640,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

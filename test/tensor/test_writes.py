@@ -840,3 +840,34 @@ def test_a_captured_step_sees_a_number_that_is_written_between():
 def test_a_number_that_the_dtype_does_not_hold_is_an_error():
     with pytest.raises(ArgumentError, match="assign: 300 as"):
         Tensor([1], dtype="uint8").realize().assign(300)
+
+
+IN_ORDER = {
+    "index_select": lambda x, i: x.index_select(1, i),
+    "index_add": lambda x, i: x.index_add(1, i, x),
+    "index_copy": lambda x, i: x.index_copy(2, i, x[:, :, :3] + 1),
+    "index_fill": lambda x, i: x.index_fill(1, i, 5.0),
+    "repeat_interleave": lambda x, i: x.repeat_interleave(i, 1),
+    "diag_embed": lambda x, i: x.diag_embed(0, 0, 2),
+    "cumsum": lambda x, i: x.cumsum(0),
+    "cummax": lambda x, i: x.cummax(0)[1],
+    "gather": lambda x, i: x.gather(1, (x * 0).int() if isinstance(x, Tensor) else (x * 0).long()),
+    "median": lambda x, i: x.median(0)[0],
+    "softmax": lambda x, i: x.softmax(0),
+    "rot90": lambda x, i: x.rot90(1, (0, 2)),
+}
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_results_lie_in_order_as_pytorchs_so_that_a_reshape_is_a_view_of_them(name, is_computed):
+    x = (np.arange(24) * 7 % 24).astype("float32").reshape(2, 3, 4)
+    at = np.array([2, 0, 1])
+    for again in range(3):
+        found = IN_ORDER[name](Tensor(x), Tensor(at))
+        wanted = IN_ORDER[name](torch.tensor(x), torch.tensor(at))
+        if is_computed:
+            found.realize()
+        for result in (found, wanted):
+            result.reshape(-1)[1:5] = 7
+        assert np.allclose(found.numpy(), wanted.numpy()), again

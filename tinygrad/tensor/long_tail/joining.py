@@ -308,7 +308,8 @@ class Joining(Special):
         x = longer.unsqueeze(-1 if offset >= 0 else -2)  # rows, or columns, of one number each
         places = self._counting(side, self.device)
         x = (places.unsqueeze(-1) + offset == places).where(x, x.const_like(0))
-        return x.moveaxis((-2, -1), (first, second))
+        is_last = (first, second) == (self.ndim - 1, self.ndim)
+        return x if is_last else x.moveaxis((-2, -1), (first, second)).contiguous()
 
     @classmethod
     def _triangle(cls, lower: bool, row: int, col: int, offset: int, more: dict[str, Any]) -> Self:
