@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 import tinygrad.array_api as xp
-from tinygrad import TinyJit
+from tinygrad import TinyJit, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
@@ -674,15 +674,19 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "cat": lambda x: x.cat(),
     "cat behind nothing": lambda x: Tensor.zeros(0).cat(x),
     "cat before nothing": lambda x: x.cat(Tensor.zeros(0)),
+    "channel_shuffle": lambda x: nn.functional.channel_shuffle(x.reshape(1, 4, 1), 1).reshape(4),
     "clip without limits": xp.clip,
     "cumsum": lambda x: x.reshape(1, 4).cumsum(0).reshape(4),
     "diff": lambda x: x.diff(0),
     "index_add": lambda x: x.index_add(0, Tensor.zeros(0, dtype="int32"), Tensor.zeros(0)),
     "interpolate": lambda x: x.reshape(1, 1, 4).interpolate((4,)).reshape(4),
     "logcumsumexp": lambda x: x.reshape(1, 4).logcumsumexp(0).reshape(4),
+    "matrix_power": lambda x: x.reshape(2, 2).matrix_power(1).reshape(4),
     "pad": lambda x: x.pad((0, 0)),
     "pad of two axes": lambda x: x.reshape(2, 2).pad((0, 0, 0, 0)).reshape(4),
     "pad by reflection": lambda x: x.pad((0, 0), mode="reflect"),
+    "pixel_shuffle": lambda x: nn.functional.pixel_shuffle(x.reshape(4, 1, 1), 2).reshape(4),
+    "pixel_unshuffle": lambda x: nn.functional.pixel_unshuffle(x.reshape(1, 2, 2), 1).reshape(4),
     "positive": xp.positive,
     "pow": lambda x: x**1,
     "repeat": lambda x: x.repeat(1),
@@ -692,6 +696,7 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "stack": lambda x: x.stack()[0],
     "sum": lambda x: x.sum(()),
     "Tensor": Tensor,
+    "unfold": lambda x: nn.functional.unfold(x.reshape(1, 2, 2), 1).reshape(4),
     "vstack": lambda x: x.vstack()[0],
 }
 ROUNDING = ("abs", "ceil", "floor", "nan_to_num", "round", "sign", "trunc")
@@ -724,6 +729,15 @@ def test_whole_numbers_that_are_rounded_are_no_views(name):
     y[0] = 0
     getattr(xp, name, xp.positive)(x)[0] = 0
     assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["prod", "cumprod", "cumsum"])
+def test_complex_numbers_over_an_axis_of_one_are_no_views(name):
+    for shape in ((1,), (1, 3)) if name != "cumsum" else ((),):
+        x = Tensor(np.full(shape, 1 + 2j, "complex64")).realize()
+        y = getattr(x, name)(0)
+        y.assign(y * 0)
+        assert np.array_equal(x.numpy(), np.full(shape, 1 + 2j))
 
 
 @pytest.mark.parametrize("name", SAME)
