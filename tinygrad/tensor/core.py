@@ -462,7 +462,9 @@ class Core(Holder):
         if family is None or family.root is None:
             return None
         if (now := settled(family.root)) is not family.root:
+            leave(bottom_of(family.root), family)  # the copy is made
             family.root = copied_part(now)
+            join(bottom_of(now), family)
         return family.root
 
     def _members(self) -> list[Self]:
