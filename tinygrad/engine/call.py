@@ -225,7 +225,7 @@ class Call:
                     f"{self.name}: a tensor of shape {holder.uop.shape} has no .grad, which the "
                     "captured call read; give it one, or call reset() to capture again"
                 )
-            holder.take_gradient(kept)
+            holder._take_gradient(kept)
         for reference in self.captured.gradients:
             holder = reference()
             if holder is not None and holder.has_gradient:

@@ -34,7 +34,7 @@ class Holder:
         """Whether it holds a gradient."""
 
     @abstractmethod
-    def take_gradient(self, place: Any) -> None:
+    def _take_gradient(self, place: Any) -> None:
         """Makes the holder `place` its gradient, with the value of the one that it has, 0 without
         one."""
 

@@ -194,7 +194,7 @@ class Autograd(Pairs):
             with self.no_grad():
                 self.grad = self.grad + made
 
-    def take_gradient(self, place: Any) -> None:
+    def _take_gradient(self, place: Any) -> None:
         """See `Holder`."""
         with self.no_grad():
             place.assign(place.zeros_like() if self.grad is None else self.grad)
