@@ -67,7 +67,9 @@ def wrong(seed: int, devices: tuple[str, ...]) -> str | None:
             here = fitting(draw, wanted[there], wanted)
             lines[-1] += f" from {here}"
             value, theirs = found[here], wanted[here].copy()
-            if theirs.ndim > wanted[there].ndim:
+            try:
+                np.broadcast_to(theirs, wanted[there].shape)
+            except ValueError:
                 continue
             if kind == "more":
                 value, theirs = value + 1, theirs + 1

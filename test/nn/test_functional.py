@@ -1,8 +1,13 @@
 """Functions are PyTorch's of the same name, values and gradients."""
 
+import ast
+import inspect
+
 import numpy as np
 import pytest
 import torch
+from fuzz_silent import OURS, THEIRS
+from silent_calls import FUNCTIONS
 
 from tinygrad import Tensor, dtypes, nn
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -513,3 +518,29 @@ def test_what_is_no_optimizer_here_has_something_instead():
         _ = nn.optim.AveragedModel
     with pytest.raises(AttributeError, match="nn.optim has no 'Adamm'$"):
         _ = nn.optim.Adamm
+
+
+def argument_names(name):
+    """What PyTorch calls the arguments of a function, of several forms the first."""
+    for function in (getattr(theirs, name), getattr(theirs, f"_{name}", None)):
+        try:
+            names = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            continue
+        if names != ["args", "kwargs"]:
+            return names
+    arguments = torch._C._jit_get_schemas_for_operator(f"aten::{name}")[0].arguments
+    return ["input" if each.name == "self" else each.name for each in arguments]
+
+
+PROGRAMS = [each for line in FUNCTIONS.strip().splitlines() for each in line.split("  ") if each]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_arguments_have_pytorchs_names(program):
+    call = ast.parse(program.strip(), mode="eval").body
+    names = argument_names(call.func.attr)
+    named = [ast.keyword(*pair) for pair in zip(names, call.args, strict=False)]
+    by_name = ast.unparse(ast.Call(call.func, [], [*named, *call.keywords]))
+    found, wanted = eval(by_name, dict(OURS)), eval(by_name, dict(THEIRS))
+    np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5)

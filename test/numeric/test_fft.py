@@ -211,3 +211,20 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize(
+    "name", ["fft", "ifft", "rfft", "irfft", "hfft", "fft2", "ifftn", "irfft2"]
+)
+def test_results_lie_in_order_so_that_a_reshape_is_a_view_of_them(name, is_computed):
+    x = draw(2, 4, 6, real=name in ("rfft",))
+    for axis in (None,) if name[-1] in "2n" else (0, 2):
+        along = [{} if axis is None else {word: axis} for word in ("axis", "dim")]
+        wanted = getattr(np.fft, name)(x, **along[0]).astype("complex64")
+        found = getattr(fft, name)(Tensor(x), **along[1])
+        if is_computed:
+            found.realize()
+        found.reshape(-1)[1:5] = 7
+        wanted.reshape(-1)[1:5] = 7
+        near(found.numpy().astype("complex64"), wanted)

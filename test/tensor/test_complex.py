@@ -312,3 +312,8 @@ def test_files_hold_them(tmp_path):
     assert model["z"].tolist() == [1 + 2j, 3j]
     with pytest.raises(ArgumentError, match="complex128"):
         safe_save({"z": Tensor([1j], dtype="complex128")}, path)
+
+
+def test_one_number_is_scattered_into():
+    x = Tensor(np.array(3 + 1j, "complex64"))
+    assert x.scatter(0, Tensor(0), Tensor(np.array(2j, "complex64"))).numpy() == 2j

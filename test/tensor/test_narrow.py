@@ -106,3 +106,16 @@ def test_sums_are_rounded_once(name, kind):
         wanted = wanted.detach().numpy()
         error = np.abs(value(found.float()) - wanted).max()
         assert error <= ROUNDINGS * unit * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", ["hardswish", "pow -3", "pow 7", "hardsigmoid"])
+def test_what_overflows_on_the_way_alone_is_right(name):
+    x = np.array([65504, -65504, 100, -100, 12, 1.1, -0.3], np.float16)
+    ours, theirs = {
+        "hardswish": (lambda x: x.hardswish(), f.hardswish),
+        "pow -3": (lambda x: x.pow(-3), lambda x: x.pow(-3)),
+        "pow 7": (lambda x: x**7, lambda x: x**7),
+        "hardsigmoid": (lambda x: x.hardsigmoid(), f.hardsigmoid),
+    }[name]
+    wanted = theirs(torch.from_numpy(x).double()).to(torch.float16).numpy()
+    np.testing.assert_allclose(value(ours(Tensor(x))), wanted, rtol=2**-10, atol=2**-24)

@@ -142,3 +142,33 @@ def test_results_have_pytorchs_names(name):
 def test_results_are_tuples():
     values, places = Tensor([3, 1]).sort()
     assert (values.tolist(), places.tolist()) == ([1, 3], [1, 0])
+
+
+ALONG = {
+    "sort": (lambda x, axis: x.sort(axis), lambda x, axis: (np.sort(x, axis), np.argsort(x, axis))),
+    "argsort": (lambda x, axis: (x.argsort(axis),), lambda x, axis: (np.argsort(x, axis),)),
+    "topk": (
+        lambda x, axis: x.topk(2, axis, largest=False),
+        lambda x, axis: (
+            np.take(np.sort(x, axis), (0, 1), axis),
+            np.take(np.argsort(x, axis), (0, 1), axis),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("kind", ALONG)
+def test_results_along_any_axis_lie_in_order_so_that_a_reshape_is_a_view_of_them(
+    kind, axis, is_computed
+):
+    x = np.random.default_rng(2).permutation(24).astype("float32").reshape(2, 3, 4)
+    ours, theirs = ALONG[kind]
+    for again in range(3):  # also by a plan that is known
+        for found, wanted in zip(ours(Tensor(x), axis), theirs(x, axis), strict=True):
+            if is_computed:
+                found.realize()
+            found.reshape(-1)[1:5] = 7
+            wanted.reshape(-1)[1:5] = 7
+            assert np.array_equal(value(found), wanted), again

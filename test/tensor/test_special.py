@@ -37,3 +37,9 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_ldexp_of_infinite_powers():
+    infinite = float("inf")
+    found = Tensor([0.0, 2.0, 3.0]).ldexp(Tensor([-infinite, infinite, -infinite]))
+    assert found.tolist() == [0.0, infinite, 0.0]

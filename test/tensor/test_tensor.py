@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from tensor.check import value
 
+from tinygrad import nn
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, RuntimeCheckError, ShapeError
 from tinygrad.base.settings import Context
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
@@ -401,6 +402,42 @@ SPELLINGS = {
     "sum(input)": (lambda t: Tensor.sum(input=t, dim=0), lambda: M.sum(0)),
     "add(input, other)": (lambda t: Tensor.add(input=t, other=2), lambda: M + 2),
     "mm(mat2)": (lambda t: Tensor.mm(input=t, mat2=t.T), lambda: M @ M.T),
+    "where(input, other)": (
+        lambda t: Tensor.where(condition=t > 2, input=t, other=0),
+        lambda: np.where(M > 2, M, 0),
+    ),
+    "cdist(x1, x2)": (lambda t: Tensor.cdist(x1=t, x2=t[:1])[0], lambda: [0.0]),
+    "trapezoid(y)": (lambda t: Tensor.trapezoid(y=t, dx=2.0), lambda: np.trapezoid(M, dx=2.0)),
+    "searchsorted(sorted_sequence, input)": (
+        lambda t: Tensor.searchsorted(sorted_sequence=Tensor([2, 4]), input=t, out_int32=True),
+        lambda: np.searchsorted([2, 4], M),
+    ),
+    "to(non_blocking)": (lambda t: t.to("CPU", non_blocking=True), lambda: M),
+    "clone(memory_format)": (lambda t: t.clone(memory_format=None), lambda: M),
+    "tile(reps)": (lambda t: t.tile(reps=(1, 2)), lambda: np.tile(M, (1, 2))),
+    "tensor_split(sections)": (lambda t: t.tensor_split(sections=3, dim=1)[2], lambda: M[:, 2:]),
+    "tensor_split(a tensor)": (lambda t: t.tensor_split(Tensor([1, 2]), 1)[1], lambda: M[:, 1:2]),
+    "tensor_split(one tensor)": (lambda t: t.tensor_split(Tensor(3), 1)[1], lambda: M[:, 1:2]),
+    "linspace(num)": (lambda t: Tensor.linspace(0, 1, num=3), lambda: np.linspace(0, 1, num=3)),
+    "quantile(method)": (
+        lambda t: t.quantile(0.3, method="lower"),
+        lambda: np.quantile(M, 0.3, method="lower"),
+    ),
+    "cov(rowvar)": (lambda t: t.cov(rowvar=False), lambda: np.cov(M, rowvar=False)),
+    "corrcoef(rowvar)": (lambda t: t.corrcoef(rowvar=False), lambda: np.corrcoef(M, rowvar=False)),
+    "full(a tensor)": (
+        lambda t: Tensor.full((2, 3), fill_value=t[0, 1]),
+        lambda: np.full((2, 3), M[0, 1]),
+    ),
+    "full_like(a tensor)": (lambda t: t.full_like(t[0, 1]), lambda: np.full((2, 3), M[0, 1])),
+    "new_full(a tensor)": (lambda t: t.new_full((2,), Tensor(3)), lambda: [3.0, 3.0]),
+    "normal(a tensor)": (lambda t: Tensor.normal(t, 0.0), lambda: M),
+    "normal(tensors)": (lambda t: Tensor.normal(mean=t, std=t[0] * 0), lambda: M),
+    "normal(mean, std, size)": (lambda t: Tensor.normal(2.0, 0.0, (2, 3)), lambda: M * 0 + 2),
+    "attention(query)": (
+        lambda t: Tensor.scaled_dot_product_attention(query=t, key=t, value=t, scale=0.0),
+        lambda: np.broadcast_to(M.mean(0), M.shape),
+    ),
     "attention(scale)": (
         lambda t: t.scaled_dot_product_attention(t, t, scale=0.0),
         lambda: np.broadcast_to(M.mean(0), M.shape),
@@ -412,6 +449,18 @@ SPELLINGS = {
 def test_arguments_by_the_names_of_pytorch_and_numpy(name):
     ours, theirs = SPELLINGS[name]
     np.testing.assert_allclose(value(ours(Tensor(M))), theirs(), rtol=1e-6)
+
+
+def test_a_tensor_that_fills_another_is_neither_shared_nor_gets_a_gradient():
+    one = Tensor(2.0, requires_grad=True)
+    full = Tensor.full((2,), one)
+    assert not full.requires_grad
+    full[0] = 5
+    assert (full.tolist(), one.item()) == ([5.0, 2.0], 2.0)
+    with pytest.raises(RuntimeCheckError, match="normal: a std below 0"):
+        Tensor.normal(Tensor([0.0, 1.0]), Tensor([1.0, -1.0])).realize().tolist()
+    with pytest.raises(TypeError, match="no argument 'size_average'"):
+        nn.functional.mse_loss(one, one, size_average=True)
 
 
 NUMBERS = {  # what counts as a number, a whole number or a bool, though it is of another type

@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 import tinygrad.array_api as xp
-from tinygrad import TinyJit
+from tinygrad import TinyJit, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
@@ -674,15 +674,19 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "cat": lambda x: x.cat(),
     "cat behind nothing": lambda x: Tensor.zeros(0).cat(x),
     "cat before nothing": lambda x: x.cat(Tensor.zeros(0)),
+    "channel_shuffle": lambda x: nn.functional.channel_shuffle(x.reshape(1, 4, 1), 1).reshape(4),
     "clip without limits": xp.clip,
     "cumsum": lambda x: x.reshape(1, 4).cumsum(0).reshape(4),
     "diff": lambda x: x.diff(0),
     "index_add": lambda x: x.index_add(0, Tensor.zeros(0, dtype="int32"), Tensor.zeros(0)),
     "interpolate": lambda x: x.reshape(1, 1, 4).interpolate((4,)).reshape(4),
     "logcumsumexp": lambda x: x.reshape(1, 4).logcumsumexp(0).reshape(4),
+    "matrix_power": lambda x: x.reshape(2, 2).matrix_power(1).reshape(4),
     "pad": lambda x: x.pad((0, 0)),
     "pad of two axes": lambda x: x.reshape(2, 2).pad((0, 0, 0, 0)).reshape(4),
     "pad by reflection": lambda x: x.pad((0, 0), mode="reflect"),
+    "pixel_shuffle": lambda x: nn.functional.pixel_shuffle(x.reshape(4, 1, 1), 2).reshape(4),
+    "pixel_unshuffle": lambda x: nn.functional.pixel_unshuffle(x.reshape(1, 2, 2), 1).reshape(4),
     "positive": xp.positive,
     "pow": lambda x: x**1,
     "repeat": lambda x: x.repeat(1),
@@ -692,6 +696,7 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "stack": lambda x: x.stack()[0],
     "sum": lambda x: x.sum(()),
     "Tensor": Tensor,
+    "unfold": lambda x: nn.functional.unfold(x.reshape(1, 2, 2), 1).reshape(4),
     "vstack": lambda x: x.vstack()[0],
 }
 ROUNDING = ("abs", "ceil", "floor", "nan_to_num", "round", "sign", "trunc")
@@ -724,6 +729,15 @@ def test_whole_numbers_that_are_rounded_are_no_views(name):
     y[0] = 0
     getattr(xp, name, xp.positive)(x)[0] = 0
     assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["prod", "cumprod", "cumsum"])
+def test_complex_numbers_over_an_axis_of_one_are_no_views(name):
+    for shape in ((1,), (1, 3)) if name != "cumsum" else ((),):
+        x = Tensor(np.full(shape, 1 + 2j, "complex64")).realize()
+        y = getattr(x, name)(0)
+        y.assign(y * 0)
+        assert np.array_equal(x.numpy(), np.full(shape, 1 + 2j))
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -840,3 +854,34 @@ def test_a_captured_step_sees_a_number_that_is_written_between():
 def test_a_number_that_the_dtype_does_not_hold_is_an_error():
     with pytest.raises(ArgumentError, match="assign: 300 as"):
         Tensor([1], dtype="uint8").realize().assign(300)
+
+
+IN_ORDER = {
+    "index_select": lambda x, i: x.index_select(1, i),
+    "index_add": lambda x, i: x.index_add(1, i, x),
+    "index_copy": lambda x, i: x.index_copy(2, i, x[:, :, :3] + 1),
+    "index_fill": lambda x, i: x.index_fill(1, i, 5.0),
+    "repeat_interleave": lambda x, i: x.repeat_interleave(i, 1),
+    "diag_embed": lambda x, i: x.diag_embed(0, 0, 2),
+    "cumsum": lambda x, i: x.cumsum(0),
+    "cummax": lambda x, i: x.cummax(0)[1],
+    "gather": lambda x, i: x.gather(1, (x * 0).int() if isinstance(x, Tensor) else (x * 0).long()),
+    "median": lambda x, i: x.median(0)[0],
+    "softmax": lambda x, i: x.softmax(0),
+    "rot90": lambda x, i: x.rot90(1, (0, 2)),
+}
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_results_lie_in_order_as_pytorchs_so_that_a_reshape_is_a_view_of_them(name, is_computed):
+    x = (np.arange(24) * 7 % 24).astype("float32").reshape(2, 3, 4)
+    at = np.array([2, 0, 1])
+    for again in range(3):
+        found = IN_ORDER[name](Tensor(x), Tensor(at))
+        wanted = IN_ORDER[name](torch.tensor(x), torch.tensor(at))
+        if is_computed:
+            found.realize()
+        for result in (found, wanted):
+            result.reshape(-1)[1:5] = 7
+        assert np.allclose(found.numpy(), wanted.numpy()), again

@@ -190,6 +190,8 @@ class Call:
 
     def _replayed(self, given: Given) -> Any:
         captured, inputs = self.captured, given.inputs
+        if captured.sums or captured.gradients:
+            self._find_gradients()
         if (
             captured.changes != Changes.count
             or captured.lost is not None
@@ -210,6 +212,28 @@ class Call:
         if self._keeps:
             self._kits.append(kit)
         return result
+
+    def _find_gradients(self) -> None:
+        """Gradients that the step reads must be where it read them, and what it gives a first one
+        must have none."""
+        for reference, kept, adds in self.captured.sums:
+            holder = reference()
+            if holder is None or holder.grad is kept:
+                continue
+            if not (adds or holder.has_gradient):
+                raise JitError(
+                    f"{self.name}: a tensor of shape {holder.uop.shape} has no .grad, which the "
+                    "captured call read; give it one, or call reset() to capture again"
+                )
+            holder._take_gradient(kept)
+        for reference in self.captured.gradients:
+            holder = reference()
+            if holder is not None and holder.has_gradient:
+                raise JitError(
+                    f"{self.name}: a tensor of shape {holder.uop.shape} has a .grad, and had none "
+                    "when the call was captured that gave it one: replays don't know whether they "
+                    "add to it; legal is zero_grad() before each call, or reset() to capture again"
+                )
 
     def _check_state(self, inputs: Sequence[Buffer]) -> None:
         """The state must be where it was, with its writes completed, and no argument may be part of
@@ -299,6 +323,10 @@ class Call:
             else:
                 relative = found[draft.first] if draft.first < len(found) else None
                 found.append(_made(draft, given, kit, relative))
+        if gradients := self.captured.gradients:
+            for reference, made in zip(gradients, found[-len(gradients) :], strict=True):
+                if (holder := reference()) is not None:
+                    holder.grad = made
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 

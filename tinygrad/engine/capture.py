@@ -93,6 +93,10 @@ class Captured:
     lost: str | None = None  # a state that no tensor represents any more
     changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
+    # tensors without a gradient before, which the last outputs are
+    gradients: list[weakref.ref[Holder]] = field(default_factory=list)
+    # tensors with a gradient that the step reads, that gradient, and whether it writes there
+    sums: list[tuple[weakref.ref[Holder], Any, bool]] = field(default_factory=list)
 
     @functools.cached_property
     def states(self) -> frozenset[Buffer]:
@@ -128,12 +132,13 @@ LOOKING = (__name__, UOp.__module__)
 
 
 def completed(
-    result: Any, changes: Iterable[weakref.ref[Any]], start: int
+    result: Any, changes: Iterable[weakref.ref[Any]], start: int, more: Sequence[Holder] = ()
 ) -> tuple[Any, list[Any]]:
-    """The shape of a step's result, and its leaves. They are computed now, like everything that the
-    call, begun at `start`, left to be written among its `changes`."""
+    """The shape of a step's result, and its leaves, behind which stand `more`. They are computed
+    now, like everything that the call, begun at `start`, left to be written among its `changes`."""
     found: list[Any] = []
     shape = flatten(result, found)
+    found += more
     with turns.together():  # what tensors stand for is hidden while another thread is alone
         mine = [leaf.uop for leaf in found if isinstance(leaf, Holder)]
         realize(*mine, *pending_writes(changes, start))
@@ -170,18 +175,22 @@ class Capture:
             self.made.places = Places((function, shape))
             self.reads = Reads(self.made.places)
             before = _all_standing()
+            graded = {h.serial: weakref.ref(h.grad) for h in holders if h.has_gradient}
             self.start = holders.now()
-            self._record(function, shape, leaves)
+            self._record(function, shape, leaves, graded)
             standing = self._check_state(before)
+        self._note_sums(graded)
         self._forsake()
         self._watch(standing)
         return self.made
 
     # ---- while the step runs -----------------------------------------------------------------
 
-    def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
+    def _record(
+        self, function: Callable[..., Any], shape: Any, given: Sequence[Any], graded: _Graded
+    ) -> None:
         """Runs the function on placeholders for its arguments while recording; then computes
-        everything that it left to be computed, and its results."""
+        everything that it left to be computed, its results, and first gradients."""
         stand_ins = self._stand_ins()
         self.outlines = Outlines(self.bound, frozenset(self.places))
         fill = iter(stand_ins)
@@ -193,7 +202,12 @@ class Capture:
                 with telling(self.outlines.see), noting() as self.changes:
                     with self.reads.watching():
                         result = function(*args, **kwargs)
-                    self.made.result, found = completed(result, self.changes, self.start)
+                    first = [h for h in self._with_gradient() if h.serial not in graded]
+                    first = [h for h in first if h.grad.serial >= self.start]
+                    self.made.gradients = list(map(weakref.ref, first))
+                    more = [h.grad for h in first]
+                    self.made.result, found = completed(result, self.changes, self.start, more)
+                    del first, more
         finally:
             computing.recorder = None
         if not self.made.executions and not any(isinstance(leaf, Holder) for leaf in found):
@@ -394,6 +408,18 @@ class Capture:
             )
         return found
 
+    def _with_gradient(self) -> list[Holder]:
+        """The tensors from before the step that have a gradient now."""
+        return [h for h in holders if h.serial < self.start and h.has_gradient]
+
+    def _note_sums(self, graded: _Graded) -> None:
+        """Remembers the gradients that the step read, and maybe added to, where it found them."""
+        for holder in self._with_gradient():
+            grad: Any = holder.grad
+            was, buffer = graded.get(holder.serial), realized_buffer(grad.uop)
+            if was is not None and was() is grad and buffer in self.made.states:
+                self.made.sums.append((weakref.ref(holder), grad, buffer in self.made.written))
+
     def _forsake(self) -> None:
         """Values that the step made and did not return become unreadable."""
         for holder in holders.since(self.start):
@@ -424,6 +450,10 @@ class Capture:
                 tell = functools.partial(died, buffer, each.origin)
                 made.homes.append((weakref.ref(holder, tell), buffer))
         made.changes = Changes.count
+
+
+_Graded = dict[int, weakref.ref[Holder]]
+"""The gradients of tensors, by their numbers."""
 
 
 # ---- tensors that stand for state ----------------------------------------------------------------

@@ -25,11 +25,18 @@ class Holder:
     """Whether a gradient is required; None if that is not specified."""
     serial: int
     """In order of creation."""
+    grad: Any
+    """The gradient, another holder, or None."""
 
     @property
     @abstractmethod
     def has_gradient(self) -> bool:
         """Whether it holds a gradient."""
+
+    @abstractmethod
+    def _take_gradient(self, place: Any) -> None:
+        """Makes the holder `place` its gradient, with the value of the one that it has, 0 without
+        one."""
 
     @property
     @abstractmethod

@@ -103,6 +103,7 @@ from tinygrad.nn.spellings import called_by_others, spell
 from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
@@ -238,13 +239,13 @@ hardtanh_, leaky_relu_, rrelu_ = _written(hardtanh), _written(leaky_relu), _writ
 threshold_ = _written(threshold, ", 0.5, 0.0")
 
 
-def softmin(x: Tensor, dim: int = -1) -> Tensor:
-    """`softmax` of -x.
+def softmin(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """`softmax` of -x, computed as `dtype` if given.
 
     >>> softmin(Tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
-    return (-x).softmax(dim)
+    return (-x).softmax(dim, dtype)
 
 
 def tanhshrink(x: Tensor) -> Tensor:

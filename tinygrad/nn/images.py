@@ -29,7 +29,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     parts = x.reshape(prod(outer), channels // (r * r), r, r, height, width).permute(
         0, 1, 4, 2, 5, 3
     )
-    return parts.reshape(*outer, channels // (r * r), height * r, width * r)
+    return parts.reshape(*outer, channels // (r * r), height * r, width * r)._copied(x)
 
 
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
@@ -45,7 +45,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     parts = x.reshape(prod(outer), channels, height // r, r, width // r, r).permute(
         0, 1, 3, 5, 2, 4
     )
-    return parts.reshape(*outer, channels * r * r, height // r, width // r)
+    return parts.reshape(*outer, channels * r * r, height // r, width // r)._copied(x)
 
 
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
@@ -57,7 +57,7 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
         raise ShapeError(f"channel_shuffle: x {x.shape}, {groups} groups; legal is what divides")
-    return x.unflatten(1, (groups, -1)).transpose(1, 2).reshape(x.shape)
+    return x.unflatten(1, (groups, -1)).transpose(1, 2).reshape(x.shape)._copied(x)
 
 
 # ---- other sizes ---------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from tinygrad.tensor.spellings import spelled
 OTHERS = {
     **spellings.OTHERS,
     "self": ("input",),
-    "x": ("input", "input1"),
-    "y": ("input2",),
+    "x": ("input", "input1", "x1"),
+    "y": ("input2", "x2"),
     "sz": ("num_features",),
     "vocab_size": ("num_embeddings",),
     "embed_size": ("embedding_dim",),
@@ -27,9 +27,8 @@ OTHERS = {
     "factor": ("lr_lambda",),
     "padding": ("pad",),
     "value": ("val",),
-    "": ("foreach", "fused", "capturable"),
 }
-"""What PyTorch calls an argument, by its name here; it has none where it would change nothing."""
+"""What PyTorch calls an argument, by its name here."""
 
 LOOKED_AT = {**PLAIN, Tensor: (Tensor,)}
 

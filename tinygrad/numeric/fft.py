@@ -81,7 +81,8 @@ def _columns(x: Any, axis: int) -> tuple[Tensor, tuple[int, ...]]:
 def _complex_of(planes: Tensor, axis: int, rest: tuple[int, ...]) -> Any:
     """Complex numbers of planes (2, n, columns), n at place `axis`."""
     n = planes.shape[1]
-    return planes.permute(1, 2, 0).reshape(n, *rest, 2).view_as_complex().movedim(0, axis)
+    columns = planes.permute(1, 2, 0).reshape(n, *rest, 2).view_as_complex()
+    return columns.movedim(0, axis)._in_order()
 
 
 def _transform(
@@ -159,7 +160,8 @@ def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = Non
     planes, rest = _columns(x, axis)
     out = dft.inverse_real(planes, n)
     scale = _scale(kind, n, True)
-    return (out * scale if scale != 1 else out).reshape(n, *rest).movedim(0, axis)
+    columns = (out * scale if scale != 1 else out).reshape(n, *rest)
+    return columns.movedim(0, axis)._in_order()
 
 
 def hfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:

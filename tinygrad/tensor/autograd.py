@@ -8,6 +8,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
+from tinygrad.engine.realize import computing
 from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
@@ -185,9 +186,19 @@ class Autograd(Pairs):
                 f"backward: the .grad of a tensor of shape {made.shape} was set to {self.grad!r}; "
                 "legal are None and a tensor of its shape"
             )
+        elif (step := computing.recorder) is not None and self.grad.serial < step.start:
+            there: Any = self.grad
+            with self.no_grad():  # where replays find it
+                there.assign(there + made)
         else:
             with self.no_grad():
                 self.grad = self.grad + made
+
+    def _take_gradient(self, place: Any) -> None:
+        """See `Holder`."""
+        with self.no_grad():
+            place.assign(place.zeros_like() if self.grad is None else self.grad)
+        self.grad = place
 
     @property
     def _expression(self) -> UOp:

@@ -180,7 +180,7 @@ class Conv(Indexing):
         count = len(kernel)
         batch, channels, *sizes = seen.shape
         flat = (batch, channels * prod(kernel), prod(sizes[:count]))
-        return seen._exchanged(count).reshape(flat)
+        return seen._exchanged(count).reshape(flat)._copied(self)
 
     def fold(
         self,
@@ -349,7 +349,8 @@ def _reach(places: Any, window: Window) -> Any:
 
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number for each of `count` axes."""
-    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = values * count if len(values) == 1 else values
     least = 1 if name in ("stride", "dilation") else 0
     if len(values) != count or any(isinstance(v, bool) or v < least for v in values):
         raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from {least}")

@@ -397,6 +397,14 @@ class Core(Holder):
         made._reads_with(*sources)
         return made
 
+    def _in_order(self) -> Self:
+        """This, a result that was just made, as one whose elements lie in order by its meaning,
+        whatever order they are computed in: a reshape is a view of it."""
+        self._leave()
+        self._family.root = copied_part(self._uop)
+        self._reads_with()
+        return self
+
     def _reads_with(self, *others: Core) -> None:
         """Remembers that this and others may share storage without being views of each other."""
         for each in (self, *others):
@@ -454,7 +462,9 @@ class Core(Holder):
         if family is None or family.root is None:
             return None
         if (now := settled(family.root)) is not family.root:
+            leave(bottom_of(family.root), family)  # the copy is made
             family.root = copied_part(now)
+            join(bottom_of(now), family)
         return family.root
 
     def _members(self) -> list[Self]:

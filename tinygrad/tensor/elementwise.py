@@ -365,6 +365,9 @@ class Elementwise(Movement):
                     f"pow: {self.dtype!r} to the power {x}; legal are powers from 0"
                 )
             return base._multiplied(int(x))
+        inner = compute_dtype(self.dtype)
+        if whole and inner is not self.dtype and not -1 <= x <= 2:  # rounded once
+            return self.cast(inner)._pow_number(x).cast(self.dtype)
         if whole:
             power = self._multiplied(abs(int(x)))
             return power if x >= 0 else power.reciprocal()

@@ -353,6 +353,7 @@ class Functions(Elementwise):
         e = negative.where(self, -self).exp()  # at most 1
         return negative.where(e, 1) / (e + 1)
 
+    @wide
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
         """alpha·x + beta, kept between 0 and 1.
 
@@ -369,6 +370,7 @@ class Functions(Elementwise):
         """
         return self._inside(0, 6)
 
+    @wide
     def hardswish(self) -> Self:
         """x · relu6(x + 3) / 6.
 

@@ -316,6 +316,8 @@ class Indexing(Linalg):
             )
         if index.numel() == 0:
             return self._copied(self)
+        if not self.ndim:
+            return self.reshape(1)._scatter(operation, dim, index[None], src[None], how).reshape(())
         _, nodes = self._full_index(operation, dim, index)
         updates = src.shrink(tuple((0, n) for n in index.shape))
         if self._element and how not in ("set", "add"):

@@ -121,10 +121,21 @@ class Order(Conv):
         x = self.movedim(axis, -1)
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)
-        else:
-            places = in_order(x, descending)
-            values = x.gather(-1, places)
-        return Found((values.movedim(-1, axis), places.movedim(-1, axis)))
+            return Found((values._laid_along(axis), places._laid_along(axis)))
+        places = in_order(x, descending)
+        return Found((x._gathered_along(axis, places), places._laid_along(axis)))
+
+    def _laid_along(self, axis: int) -> Self:
+        """This, found along the last axis, with that as `axis`; its elements lie in order, so that
+        a reshape is a view of it."""
+        last = axis == self.ndim - 1
+        return self if last else self.movedim(-1, axis).contiguous()
+
+    def _gathered_along(self, axis: int, places: Self) -> Self:
+        """The elements at places of the last axis, with that as `axis`. They are moved after they
+        are gathered, as along `axis` each would be far from the one before."""
+        values = self.gather(-1, places)
+        return values if axis == self.ndim - 1 else values.contiguous()._laid_along(axis)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """Where each element of the sorted tensor was.
@@ -152,4 +163,4 @@ class Order(Conv):
         places = leaders(x, k, largest)
         if not isinstance(size, int):  # it may have fewer now
             places = places._from(legal_index(places._node, size, axis))
-        return Found((x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)))
+        return Found((x._gathered_along(axis, places), places._laid_along(axis)))

@@ -16,8 +16,8 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import prod
-from tinygrad.tensor.arguments import check_number_from, number_of
-from tinygrad.tensor.core import constant
+from tinygrad.tensor.arguments import check_number_from, check_types, number_of
+from tinygrad.tensor.core import broadcast_shape, constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.draws import Rule, drawn
 from tinygrad.tensor.generator import Generator, default_generator
@@ -207,13 +207,31 @@ class Random(Order):
         return cls._changed(cls.rand, shape, more, lambda x: x.mul(high - low).add(low))
 
     @classmethod
-    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **more: Any) -> Self:
-        """Normal with this mean and standard deviation.
+    def normal(cls, *shape: Any, mean: Any = 0.0, std: Any = 1.0, **more: Any) -> Self:
+        """Normal with this mean and standard deviation, of which tensors have one for each element,
+        and say the shape. They may come first, as PyTorch has them: (mean, std, shape).
 
         >>> Tensor.normal(2, 3, mean=1.0, std=0.5).shape
         (2, 3)
+        >>> Tensor.normal(Tensor([1.0, 2.0]), 0.0).tolist()
+        [1.0, 2.0]
         """
-        check_number_from("normal", "std", std, 0)
+        if shape and isinstance(shape[0], (float, Random)):
+            mean, shape = shape[0], shape[1:]
+            if shape and not isinstance(shape[0], (tuple, list)):
+                std, shape = shape[0], shape[1:]
+        given = [each for each in (mean, std) if isinstance(each, Random)]
+        if given and not shape:
+            shape = broadcast_shape("normal", *(each.shape for each in given))
+            more = {"device": given[0].device, **more}
+            more["dtype"] = more.get("dtype") or given[-1].dtype
+        check_types("normal", (mean, std), (int, float, Random), "numbers and tensors")
+        if isinstance(std, Random):
+            std = std.detach()
+            std = std._from(std._node.check((std >= 0)._node, "value", "normal: a std below 0"))
+        else:
+            check_number_from("normal", "std", std, 0)
+        mean = mean.detach() if isinstance(mean, Random) else mean
         return cls._changed(cls.randn, shape, more, lambda x: x.mul(std).add(mean))
 
     @classmethod

@@ -17,18 +17,25 @@ OTHERS = {
     "dim": ("axis", "dimension"),
     "dim0": ("axis0",),
     "dim1": ("axis1",),
-    "x": ("other", "value", "exponent", "divisor"),
+    "x": ("other", "value", "exponent", "divisor", "x2"),
     "dims": ("dim", "axis", "axes"),
     "self": ("input",),
     "others": ("tensors", "arrays"),
-    "other": ("vec2", "mat2"),
+    "other": ("vec2", "mat2", "x2", "b"),
     "shifts": ("shift",),
     "padding": ("pad",),
     "order": ("dims", "axes"),
     "shape": ("size",),
     "keepdim": ("keepdims",),
     "correction": ("ddof", "unbiased"),
-    "sizes": ("split_size", "split_size_or_sections"),
+    "sizes": ("split_size", "split_size_or_sections", "split_sizes"),
+    "indices_or_sections": ("indices", "sections"),
+    "repeats": ("dims", "reps"),
+    "steps": ("num",),
+    "n": ("N",),
+    "m": ("M",),
+    "interpolation": ("method",),
+    "formula": ("equation", "subscripts"),
     "min_": ("min", "a_min"),
     "max_": ("max", "a_max"),
     "stop": ("end",),
@@ -36,8 +43,36 @@ OTHERS = {
     "sorted_": ("sorted",),
     "diagonal": ("k",),
     "p": ("ord",),
+    "": ("non_blocking", "force", "sparse_grad", "out_int32", "foreach", "fused", "capturable"),
 }
-"""What PyTorch and NumPy call an argument, by its name here."""
+"""What PyTorch and NumPy call an argument, by its name here; it has none where it would change
+nothing."""
+
+OF_METHOD = {
+    ("where", "self"): ("condition",),
+    ("where", "x"): ("input",),
+    ("where", "y"): ("other",),
+    ("cdist", "self"): ("x1",),
+    ("dot", "w"): ("tensor",),
+    ("vander", "self"): ("x",),
+    ("trapezoid", "self"): ("y",),
+    ("trapz", "self"): ("y",),
+    ("cumulative_trapezoid", "self"): ("y",),
+    ("isin", "self"): ("elements", "element"),
+    ("one_hot", "self"): ("tensor",),
+    ("searchsorted", "self"): ("sorted_sequence",),
+    ("searchsorted", "values"): ("input", "v"),
+    ("scaled_dot_product_attention", "self"): ("query",),
+}
+"""The same of an argument that has another name in one function."""
+
+AS_WITHOUT = {
+    **dict.fromkeys(("out", "dtype", "device", "memory_format", "_weight"), None),
+    **dict.fromkeys(("size_average", "reduce"), None),
+    **dict.fromkeys(("sparse", "differentiable", "error_if_nonfinite", "copy"), False),
+    "endpoint": True,
+}
+"""Arguments that are not there, with which a call means what it means without them."""
 
 OPTIONS = ("dtype", "device", "requires_grad", "generator", "contiguous")
 """What a method takes beside its own arguments that says `**more`: how a tensor is made."""
@@ -110,6 +145,7 @@ def spelled(
                 args += names.rest_of(named, len(args) > 1)
                 named = names.own_of(named, own)
                 break
+        args = args or names.first_of(named)
         nonlocal looked_at
         if looked_at is None:  # asked once all names are there
             looked_at = looked_at_of(method, plain)
@@ -164,7 +200,7 @@ class Names:
         self.others = {
             other: name
             for name in (*self.own, self.rest)
-            for other in others.get(name, ())
+            for other in (*others.get(name, ()), *OF_METHOD.get((self.method, name), ()))
             if other not in self.own and (self.method, other) not in UNLIKE
         }
 
@@ -174,12 +210,19 @@ class Names:
         name = next(own, None)
         return () if given or name is None else (named.pop(name),)
 
+    def first_of(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        """The first argument, if it is given by name: decorators may call it another one."""
+        for name in named:
+            if self.own[:1] == (self.others.get(name, name),):
+                return (named.pop(name),)
+        return ()
+
     def own_of(self, named: dict[str, Any], legal: tuple[str, ...]) -> dict[str, Any]:
         """What is given, by the method's own names."""
         found: dict[str, Any] = {}
         for given, value in named.items():
-            if given in ("out", "dtype") and given not in legal and value is None:
-                continue  # NumPy's functions say that they want none
+            if given not in legal and value is AS_WITHOUT.get(given, self):
+                continue
             name = self.others.get(given, given)
             if not name:
                 continue  # what makes no difference here

@@ -381,7 +381,7 @@ class Complex(Tensor):
         kept = tuple(1 if i in axes else n for i, n in enumerate(self.shape))
         rest = tuple(i for i in range(self.ndim) if i not in axes)
         lined = self.permute((*rest, *axes)).reshape((*(self.shape[i] for i in rest), -1))
-        out = _product(lined)
+        out = _product(lined)._copied(self)
         return out.reshape(kept) if keepdim else out
 
     def _accumulated(self, monoid: str, axis: Any, keepdim: bool, dtype: Any) -> Any:
@@ -392,16 +392,16 @@ class Complex(Tensor):
         return spread, self.mean(axis, keepdim)
 
     def cumsum(self, axis: int = 0, dtype: Any = None) -> Any:
-        at, x = axis_of(axis, self.ndim, "cumsum"), self.cast(dtype or self.dtype)
-        return x.view_as_real().cumsum(at).view_as_complex() if self.ndim else x
+        at, x = axis_of(axis, self.ndim, "cumsum"), self if dtype is None else self.cast(dtype)
+        return x.view_as_real().cumsum(at).view_as_complex() if self.ndim else x._copied(self)
 
     def cumprod(self, axis: int = 0, dtype: Any = None) -> Any:
-        at, out = axis_of(axis, self.ndim, "cumprod"), self.cast(dtype or self.dtype)
+        at, out = axis_of(axis, self.ndim, "cumprod"), self if dtype is None else self.cast(dtype)
         step, size = 1, self.shape[at] if self.ndim else 1
         while step < size:  # element i holds the product of the last 2*step: of i and of i - step
             pads = tuple((step, -step) if i == at else (0, 0) for i in range(self.ndim))
             out, step = out * out.pad(pads, value=1), step * 2
-        return out
+        return out._copied(self)
 
     def norm(
         self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None

@@ -382,7 +382,7 @@ class Decomposition(Interop):
         if not n:
             one = self.eye(self.shape[-1], dtype=self.dtype, device=self.device)
             return one._broadcast_to(self.shape)
-        return by_squares(self, n, operator.matmul)
+        return by_squares(self, n, operator.matmul)._copied(self)
 
     def matrix_exp(self) -> Self:
         """The sum of self**k / k! over all k.

@@ -357,7 +357,7 @@ class Elementary(Hashing):
         kind = _float_of(self, power)
         inner = compute_dtype(kind)
         half = (power.cast(inner) * 0.5).trunc()  # in two steps: 2**power may be infinite alone
-        rest = power.cast(inner) - half
+        rest = half.isinf().where(half, power.cast(inner) - half)
         return (self.cast(inner) * half.exp2() * rest.exp2()).cast(kind)
 
     def frexp(self) -> tuple[Self, Self]:

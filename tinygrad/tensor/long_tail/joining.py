@@ -172,9 +172,10 @@ class Joining(Special):
         return parts[0].cat(*parts[1:], dim=1)
 
     def tensor_split(
-        self, indices_or_sections: Sint | Sequence[Sint], dim: int = 0
+        self, indices_or_sections: Sint | Sequence[Sint] | Self, dim: int = 0
     ) -> tuple[Self, ...]:
-        """Parts along `dim`: so many, as equal as can be, or cut at the places in a list.
+        """Parts along `dim`: so many, as equal as can be, or cut at the places in a list, or in a
+        tensor, which is read.
 
         >>> [t.tolist() for t in Tensor([1, 2, 3, 4, 5]).tensor_split(2)]
         [[1, 2, 3], [4, 5]]
@@ -185,13 +186,16 @@ class Joining(Special):
             raise ShapeError("tensor_split: a tensor of shape () has no axis to split")
         axis = axis_of(dim, self.ndim, "tensor_split")
         size = self.shape[axis]
-        if isinstance(indices_or_sections, int):
-            parts = indices_or_sections
+        given: Any = indices_or_sections
+        if isinstance(given, Joining):
+            given = np.asarray(given).tolist()
+        if isinstance(given, int):
+            parts = given
             check_number_from("tensor_split", "parts", parts, 1)
             sizes = [size // parts + (i < size % parts) for i in range(parts)]
             cuts = list(itertools.accumulate(sizes[:-1]))
         else:
-            cuts = [plain(i) for i in indices_or_sections]
+            cuts = [plain(i) for i in given]
             check_types("tensor_split", cuts, int, "whole numbers", ArgumentError)
         places = [slice(*ends).indices(size)[:2] for ends in itertools.pairwise([0, *cuts, None])]
         return tuple(self._cut(axis, begin, max(begin, end)) for begin, end in places)
@@ -308,7 +312,8 @@ class Joining(Special):
         x = longer.unsqueeze(-1 if offset >= 0 else -2)  # rows, or columns, of one number each
         places = self._counting(side, self.device)
         x = (places.unsqueeze(-1) + offset == places).where(x, x.const_like(0))
-        return x.moveaxis((-2, -1), (first, second))
+        is_last = (first, second) == (self.ndim - 1, self.ndim)
+        return x if is_last else x.moveaxis((-2, -1), (first, second)).contiguous()
 
     @classmethod
     def _triangle(cls, lower: bool, row: int, col: int, offset: int, more: dict[str, Any]) -> Self:

@@ -157,7 +157,8 @@ class Parts(Joining):
         axis = axis_of(dim, self.ndim, "index_select")
         if self.ndim == 0:
             return self.reshape(1)[index].reshape(())
-        return self[(slice(None),) * axis + (index.reshape(-1),)]
+        chosen = self[(slice(None),) * axis + (index.reshape(-1),)]
+        return chosen.contiguous() if axis else chosen
 
     def _written(self, dim: int, index: Self, source: Self, how: str) -> Self:
         """A copy with slices of `source` combined with those of axis `dim` that `index` names."""
@@ -172,7 +173,8 @@ class Parts(Joining):
             return self
         first, updates = self.moveaxis(axis, 0), source.moveaxis(axis, 0)
         out = first._node.scatter(how, updates._node, node)
-        return self._from(out, source).moveaxis(0, axis)
+        written = self._from(out, source)
+        return written.moveaxis(0, axis).contiguous() if axis else written
 
     def _check_dtype(self, operation: str, source: Self) -> None:
         if source.dtype is not self.dtype:

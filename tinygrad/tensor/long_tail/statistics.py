@@ -333,11 +333,15 @@ class Statistics(Products):
     # ---- together --------------------------------------------------------------------------------
 
     def cov(
-        self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None
+        self,
+        correction: int = 1,
+        fweights: Self | None = None,
+        aweights: Self | None = None,
+        rowvar: bool = True,
     ) -> Self:
         """How the rows vary together: (n, n) of n variables by observations, over the number of
         observations less `correction`, () of one; `fweights` say how often each counts, `aweights`
-        how much.
+        how much. Without `rowvar` columns are variables.
 
         >>> Tensor([[0.0, 2.0], [1.0, 5.0]]).cov().tolist()
         [[2.0, 4.0], [4.0, 8.0]]
@@ -346,6 +350,7 @@ class Statistics(Products):
             raise ShapeError(f"cov: {self.shape}; legal are at most two axes")
         kind = least_upper_float(self.dtype)
         x = self.cast(float_kind(self.dtype)).atleast_2d()
+        x = x.T if not rowvar and self.ndim == 2 else x
         given = [w.cast(x.dtype) for w in (fweights, aweights) if w is not None]
         weight = given[0] if given else x.ones(x.shape[1], dtype=x.dtype, device=x.device)
         weight = weight * given[1] if len(given) > 1 else weight
@@ -358,13 +363,13 @@ class Statistics(Products):
         products = (centred * weight).dot(centred.T) / (freedom <= 0).where(0, freedom)
         return (products.reshape(()) if x.shape[0] == 1 else products).cast(kind)
 
-    def corrcoef(self) -> Self:
+    def corrcoef(self, rowvar: bool = True) -> Self:
         """`cov` over the product of both standard deviations: from -1 to 1.
 
         >>> Tensor([[0.0, 2.0], [1.0, 5.0]]).corrcoef().round().tolist()
         [[1.0, 1.0], [1.0, 1.0]]
         """
-        c = self.cov()
+        c = self.cov(rowvar=rowvar)
         if c.ndim == 0:
             return c / c
         root = c.diagonal().sqrt()
