@@ -145,7 +145,8 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     last = name_of(nest.loops[-1])
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
     multiple, side_by_side = 1, list[str]()
-    if far and _in_runs(rows, nest.loops[-1]):
+    are_squares = plan.loops.get(last) is not nest.loops[-1]  # a turn has as many rows as lanes
+    if far and not are_squares and _in_runs(rows, nest.loops[-1]):
         turning = _taking_turns(nest, rows)
         side_by_side = [last, *names(turning)]
         count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
