@@ -62,6 +62,16 @@ def total(rows, columns, axis, monoid="add", dtype=dtypes.float32):
     return out((shape[1 - axis],), value, loops[0])
 
 
+def sums_of_rows_and_columns(rows, columns):
+    """Two sums of rows that also take in columns: gradients of a norm over a transposed axis."""
+    i, j, k = named(i0=rows, k0=columns, k1=columns)
+
+    def both(k):
+        return at(1, (rows, columns), i, k) + at(2, (columns, rows), k, i) * at(3, (columns,), k)
+
+    return out((rows,), both(j).reduce("add", j) * (both(k) * both(k)).reduce("add", k), i)
+
+
 def sum_of_rows_and_columns(rows, depth, dtype=dtypes.float32):
     i, r = loop(rows, "i0"), loop(depth, "k0")
     row, column = at(1, (rows, depth), i, r, dtype=dtype), at(2, (depth, rows), r, i, dtype=dtype)

@@ -41,6 +41,7 @@ SOME = {
     "sum of half": kernels.total(5, 300, 1, dtype=dtypes.half),
     "rows by columns": kernels.sum_of_rows_and_columns(37, 70),
     "rows by columns of int8": kernels.sum_of_rows_and_columns(70, 33, dtypes.int8),
+    "two sums of rows by columns": kernels.sums_of_rows_and_columns(64, 70),
     "whole sum": kernels.whole_sum(9, 50),
     "transpose": kernels.transpose(33, 70),
     "transpose of int8": kernels.transpose(70, 90, dtypes.int8),

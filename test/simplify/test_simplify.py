@@ -71,7 +71,6 @@ INDICES = [
 CONDITIONS = [
     ("i < 8", "True", dict(i=8)),
     ("i < 0", "False", dict(i=8)),
-    ("i*4 + j < 12", "i < 3", dict(i=8, j=4)),
     ("i*4 + j < 13", "i*4 + j < 13", dict(i=8, j=4)),
     ("i*4 < 13", "i < 4", dict(i=8)),
     ("i // 4 < 3", "i < 12", dict(i=100)),

@@ -17,9 +17,10 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import OWN, fill_order, nodes_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import fill_order, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import rebuild
 from tinygrad.loops.roles import LANES
+from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -46,7 +47,7 @@ class Block:
     def __init__(self, kernel: UOp, target: Target) -> None:
         self.digits: dict[UOp, Digit] = {}
         self.size, self.warp = 1, target.warp
-        closers = [node for node in nodes_of(kernel) if node.op in OWN]
+        closers = [node for node in nodes_of(kernel) if node.op in CLOSERS]
         for node in reversed(closers):  # from the stores down: readers come before what they read
             outer = [r for r in node.ranges if r in self.digits]
             loops = fill_order(node) if node.op is Ops.STAGE else own_ranges(node)

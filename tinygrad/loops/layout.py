@@ -10,11 +10,9 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.simplify.affine import affine, weighted
+from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-OWN = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
-"""The position of the first range that a node closes, among its sources."""
 
 LONGEST_STEP = 4
 """The largest step of a read, in elements, that is done by whole vectors and shuffles."""
@@ -52,7 +50,7 @@ def is_plain_loop(loop: UOp) -> bool:
 
 def own_ranges(node: UOp) -> tuple[UOp, ...]:
     """The loops that a REDUCE, STAGE or STORE closes."""
-    return node.src[OWN[node.op] :]
+    return node.src[CLOSERS[node.op] :]
 
 
 def stores_of(kernel: UOp) -> dict[str, list[UOp]]:

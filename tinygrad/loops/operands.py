@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import OWN, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import name_of, nodes_of, own_ranges, size_of
+from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -80,7 +81,7 @@ def check_unused(kernel: UOp, *names: str) -> None:
 
 def owners_of(kernel: UOp, loop: UOp) -> list[UOp]:
     """The STOREs, STAGEs and REDUCEs that close the loop."""
-    return [n for n in nodes_of(kernel) if n.op in OWN and loop in own_ranges(n)]
+    return [n for n in nodes_of(kernel) if n.op in CLOSERS and loop in own_ranges(n)]
 
 
 def stage_named(kernel: UOp, name: str) -> UOp:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import post_order
-from tinygrad.loops.layout import OWN, gate_of, indices, nodes_of, own_ranges
+from tinygrad.loops.layout import gate_of, indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, divide, modulo, simplify_index
+from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -39,7 +40,7 @@ def rebuild(root: UOp, loops: Mapping[UOp, Replacement], hook: Hook | None = Non
         if node in loops:
             done[node] = loops[node].value
             continue
-        if node.op in OWN and loops:
+        if node.op in CLOSERS and loops:
             made = _closer(node, loops, done)
         elif node.op is Ops.INDEX and node.src[0].op is Ops.STAGE and loops:
             made = _reader(node, loops, done)
@@ -94,7 +95,7 @@ def _is_arithmetic(node: UOp) -> bool:
 
 
 def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
-    first = OWN[node.op]
+    first = CLOSERS[node.op]
     own: list[UOp] = []
     for loop in node.src[first:]:
         own += loops[loop].pieces if loop in loops else (done[loop],)

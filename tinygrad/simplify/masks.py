@@ -43,21 +43,10 @@ def below(form: Form, algebra: Algebra = FREE) -> UOp:
         factor = gcd(*terms.values())
         if factor > 1:  # g*x < k is x < ceil(k / g)
             terms, limit = {t: c // factor for t, c in terms.items()}, -(-limit // factor)
-        stronger = _without_small(terms, limit, algebra) or _without_division(terms, limit, algebra)
+        stronger = _without_division(terms, limit, algebra)
         if stronger is None:
             return algebra.build(terms).alu(Ops.CMPLT, number(limit))
         terms, limit = stronger[0], -stronger[1]
-
-
-def _without_small(terms: Terms, limit: int, algebra: Algebra) -> Form | None:
-    """g*x + y < k is x < ceil((k - y) / g), where that is the same for every y."""
-    for factor in sorted({abs(c) for c in terms.values()} - {1}, reverse=True):
-        small = {t: c for t, c in terms.items() if c % factor}
-        low, high = algebra.span(small, 0)
-        most = -(-(limit - low) // factor)
-        if most == -(-(limit - high) // factor):
-            return {t: c // factor for t, c in terms.items() if c % factor == 0}, -most
-    return None
 
 
 def _without_division(terms: Terms, limit: int, algebra: Algebra) -> Form | None:

@@ -1,4 +1,5 @@
-"""The shape and device of a node, derived from its sources by the rules that the op table names.
+"""What of a node follows from its sources: shape and device, by the rules that the op table names,
+and its bounds, content hash, free loops and CHECKs.
 
 A shape is a tuple of sizes: whole numbers, or nodes where a size is symbolic. It is None for a node
 that has no value. The `arg` of a movement op is plain data: it has a HOLE for each symbolic size,
@@ -7,11 +8,13 @@ and the sizes themselves are further sources, in order.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.errors import ShapeError
 from tinygrad.base.helpers import ceildiv, plain
+from tinygrad.uop.bounds import interval_of
 from tinygrad.uop.op import ROW, SIZED, Ops
 from tinygrad.uop.placement import Placement
 
@@ -146,3 +149,40 @@ def place_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:
     if op is Ops.COPY:
         return src[1].device if len(src) > 1 else None  # `verify` names what lacks it
     return arg.names if isinstance(arg, Placement) else arg
+
+
+# ---- facts that a node keeps in a slot; those of its sources are known ---------------------------
+
+CLOSERS = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
+"""The position of the first range that a node closes, among its sources."""
+
+
+def free_ranges(node: UOp) -> frozenset[UOp]:
+    """The loops that a value depends on."""
+    if not node.src:
+        return frozenset((node,)) if node.op is Ops.RANGE else frozenset()
+    free = frozenset().union(*(s._ranges for s in node.src))
+    if node.op is Ops.RANGE:
+        return free | {node}
+    if node.op in CLOSERS:
+        return free - frozenset(node.src[CLOSERS[node.op] :])
+    return free
+
+
+def content_key(node: UOp) -> bytes:
+    """A hash of what a node is, the same in every process."""
+    own = repr((node.op.name, repr(node.dtype), node.arg))
+    digest = hashlib.sha256(own.encode())
+    for source in node.src:
+        digest.update(source._key)
+    return digest.digest()
+
+
+DERIVED: dict[str, Callable[[UOp], Any]] = {
+    "_shape": shape_of,
+    "_ranges": free_ranges,
+    "_checks": lambda node: node.op is Ops.CHECK or any(s._checks for s in node.src),
+    "_interval": lambda node: interval_of(node, [s._interval for s in node.src]),
+    "_key": content_key,
+}
+"""The rule of each slot of a node whose fact is computed when it is first asked for."""

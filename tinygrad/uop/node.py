@@ -8,7 +8,6 @@ the sources when they are first asked for. Nothing here recurses over the depth 
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import math
 import struct
@@ -20,8 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.uop.bounds import interval_of
-from tinygrad.uop.infer import filled, most, opened, place_of, shape_of
+from tinygrad.uop.infer import DERIVED, filled, most, opened, place_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
@@ -464,7 +462,7 @@ class UOp(Questions):
         """The sizes; AssertionError for a node that has no value (SINK, DEVICE, ...)."""
         shape = self._shape
         if shape is _UNSET:
-            shape = self._derived("_shape", shape_of)
+            shape = self._derived("_shape")
         assert shape is not None, f"{self.op!r} has no shape"
         return shape  # type: ignore[no-any-return]
 
@@ -476,7 +474,7 @@ class UOp(Questions):
     @property
     def has_shape(self) -> bool:
         shape = self._shape
-        return (shape if shape is not _UNSET else self._derived("_shape", shape_of)) is not None
+        return (shape if shape is not _UNSET else self._derived("_shape")) is not None
 
     @property
     def room(self) -> tuple[int, ...]:
@@ -504,35 +502,36 @@ class UOp(Questions):
     @property
     def vmin(self) -> Any:
         """A lower bound of the value."""
-        return self._derived("_interval", _interval)[0]
+        return self._derived("_interval")[0]
 
     @property
     def vmax(self) -> Any:
         """An upper bound of the value."""
-        return self._derived("_interval", _interval)[1]
+        return self._derived("_interval")[1]
 
     @property
     def key(self) -> bytes:
         """A hash of the content, the same in every process."""
-        return self._derived("_key", _content_key)  # type: ignore[no-any-return]
+        return self._derived("_key")  # type: ignore[no-any-return]
 
     @property
     def ranges(self) -> frozenset[UOp]:
         """The loops that the value depends on: a REDUCE, STAGE or STORE closes its own."""
         found = self._ranges
-        return self._derived("_ranges", _free_ranges) if found is _UNSET else found  # type: ignore[no-any-return]
+        return self._derived("_ranges") if found is _UNSET else found  # type: ignore[no-any-return]
 
     @property
     def has_check(self) -> bool:
         """Whether a CHECK stands at or below this node."""
-        return self._derived("_checks", _checks_below)  # type: ignore[no-any-return]
+        return self._derived("_checks")  # type: ignore[no-any-return]
 
-    def _derived(self, slot: str, rule: Callable[[UOp], Any]) -> Any:
+    def _derived(self, slot: str) -> Any:
         """The derived fact in `slot`. It is computed, without recursion, for this node and all
         nodes below that lack it."""
         found = getattr(self, slot)
         if found is not _UNSET:
             return found
+        rule = DERIVED[slot]
         for source in self.src:
             if getattr(source, slot) is _UNSET:
                 break
@@ -721,33 +720,5 @@ def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
     return tuple(s.cast(index) for s in sources) if index in [s.dtype for s in sources] else sources
 
 
-def _checks_below(node: UOp) -> bool:
-    return node.op is Ops.CHECK or any(source._checks for source in node.src)
-
-
-def _interval(node: UOp) -> tuple[Any, Any]:
-    return interval_of(node, [s._interval for s in node.src])
-
-
-def _content_key(node: UOp) -> bytes:
-    own = repr((node.op.name, repr(node.dtype), node.arg))
-    digest = hashlib.sha256(own.encode())
-    for source in node.src:
-        digest.update(source._key)
-    return digest.digest()
-
-
 _VERSIONS = (Ops.BUFFER, Ops.ASSIGN)
 _PLACES = (Ops.DEVICE, Ops.COPY)
-_CLOSERS = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
-
-
-def _free_ranges(node: UOp) -> frozenset[UOp]:
-    if not node.src:
-        return frozenset((node,)) if node.op is Ops.RANGE else frozenset()
-    free = frozenset().union(*(s._ranges for s in node.src))
-    if node.op is Ops.RANGE:
-        return free | {node}
-    if node.op in _CLOSERS:
-        return free - frozenset(node.src[_CLOSERS[node.op] :])
-    return free
