@@ -26,7 +26,7 @@ MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "CLANG", "QCOM", "DSP"}
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 # What collecting tests makes, PyTorch's modules and ten thousand items, lives as long as the
-# session: nobody looks for garbage there, neither meanwhile nor later (`pytest_collection_finish`).
+# session: nobody looks for garbage meanwhile (`pytest_collection_finish`).
 gc.disable()
 
 # Set before any test imports tinygrad; workers and child processes inherit them. What tests and the
@@ -64,9 +64,9 @@ def alone():
 
 
 def pytest_collection_finish():
-    """From here on garbage is looked for in what the tests make."""
-    gc.collect()
+    """What was collected counts as old. Frozen it must not stay: `garbage_kept` would do less."""
     gc.freeze()
+    gc.unfreeze()
     gc.enable()
 
 
