@@ -5,6 +5,7 @@ with that name: `pytest.skip("CUDA: no driver")`. Skips are counted by reason at
 CI=true, a skip for anything else fails the session.
 """
 
+import gc
 import os
 import random
 import re
@@ -23,6 +24,10 @@ import pytest
 MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "CLANG", "QCOM", "DSP"}
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+# What collecting tests makes, PyTorch's modules and ten thousand items, lives as long as the
+# session: nobody looks for garbage meanwhile (`pytest_collection_finish`).
+gc.disable()
 
 # Set before any test imports tinygrad; workers and child processes inherit them. What tests and the
 # compilers they call leave among temporary files goes with the session; pytest keeps its own.
@@ -56,6 +61,13 @@ def alone():
         tensor.manual_seed(0)
     if faults := sys.modules.get("tinygrad.engine.faults"):
         faults.forget_faults()
+
+
+def pytest_collection_finish():
+    """What was collected counts as old. Frozen it must not stay: `garbage_kept` would do less."""
+    gc.freeze()
+    gc.unfreeze()
+    gc.enable()
 
 
 def skip_reasons(config) -> Counter[str]:

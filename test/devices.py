@@ -15,11 +15,11 @@ DEVICES["TOY"] = "backends.toy_device"
 # how slow its compiler or emulator is. `make test-all` takes all.
 SUITE = {
     "CPU": (1, 1),
-    "CLANG": (3, 40),
+    "CLANG": (6, 400),
     "PYTHON": (1, 4),
-    "CL": (5, 40),
-    "WEBGPU": (3, 40),
-    "NULL": (1, 8),
+    "CL": (7, 400),
+    "WEBGPU": (5, 400),
+    "NULL": (2, 8),
     "CORE": (3, 8),
     "TOY": (5, 4),
 }

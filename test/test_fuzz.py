@@ -153,8 +153,8 @@ def test_the_judge_keeps_its_own_value_of_what_a_write_computed():
 
 
 def share(what, name):
-    """What a device takes of these, so that all take no longer the more there are."""
-    return what[COMPILED.index(name) :: len(COMPILED)]
+    """What a device takes of these, so that all take no longer the more there are: half of them."""
+    return what[COMPILED.index(name) :: 2 * len(COMPILED)]
 
 
 def test_found_where_a_compiler_is_slow(compiled):
@@ -169,7 +169,7 @@ def test_all_found_where_a_compiler_is_slow(compiled):
 
 
 def test_fresh_graphs_on_the_cpu_and_the_interpreter():
-    assert fuzz(range(20), ("CPU", "NOOPT", "PYTHON")).failures == []
+    assert fuzz(range(12), ("CPU", "NOOPT", "PYTHON")).failures == []
 
 
 def test_fresh_graphs_on_the_devices_of_the_tests():
@@ -177,7 +177,7 @@ def test_fresh_graphs_on_the_devices_of_the_tests():
 
 
 def test_fresh_graphs_on_several_devices():
-    assert fuzz(range(350, 370), ("PYTHON*3",)).failures == []
+    assert fuzz(range(350, 362), ("PYTHON*3",)).failures == []
 
 
 def test_fresh_graphs_where_a_compiler_is_slow(compiled):
@@ -186,7 +186,7 @@ def test_fresh_graphs_where_a_compiler_is_slow(compiled):
 
 @pytest.mark.slow
 def test_many_fresh_graphs():
-    assert fuzz(range(20, 40), ("CPU", "NOOPT", "PYTHON")).failures == []
+    assert fuzz(range(12, 40), ("CPU", "NOOPT", "PYTHON")).failures == []
     assert fuzz(range(1000, 1300), ("NOOPT", *present(), "PYTHON*3", "CPU*2")).failures == []
 
 

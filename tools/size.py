@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1030,
     "transforms": 425,
     "schedule": 3810,
-    "loops": 5480,
+    "loops": 5485,
     "codegen": 5660,
     "backends/*": 3060,
     "engine": 5470,
     "tensor/*": 7030,
 }
-CORE_BUDGET = 34_810  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_815  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -101,7 +101,7 @@ def test_products_by_units_are_exact(kind, at, bt):
     target, unit, *kinds = kind
     for sizes in SMALL:
         check(target, unit, sizes, at, bt, *kinds)
-    for sizes in LARGE:
+    for sizes in LARGE[at ^ bt :: 2]:
         check(target, unit, sizes, at, bt, *kinds, ways=("llvm",))
 
 

@@ -31,6 +31,19 @@ READS = {
 }
 
 
+FEW = ("batches", "a box of a box", "by numbers", "a row by a row")
+"""Where a compiler is slow, each time; `make test-all` has all."""
+
+
+def each(names):
+    return [
+        pytest.param(device, name, marks=[] if quick else [pytest.mark.slow])
+        for device in ("CPU", "PYTHON", "CL", "CLANG", "WEBGPU")
+        for name in names
+        for quick in [device in ("CPU", "PYTHON") or name in FEW]
+    ]
+
+
 def plans_made(run, turns):
     before = GlobalCounters.plans_made
     for turn in turns:
@@ -43,12 +56,12 @@ def table(device):
     return Tensor(TABLE, device=device).realize()
 
 
-@pytest.fixture(scope="module", params=["CPU", "PYTHON", "CL", "CLANG", "WEBGPU"])
+@pytest.fixture(scope="module")
 def device(request):
     return request.param
 
 
-@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize(("device", "name"), each(READS), indirect=["device"], scope="module")
 def test_reads_share_a_plan(table, name):
     read = READS[name]
 
@@ -70,7 +83,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(("device", "name"), each(WRITES), indirect=["device"], scope="module")
 def test_writes_share_a_plan(device, table, name):
     flat, expected = table[:, 0].contiguous().realize(), TABLE[:, 0].copy()
     given, theirs = table[:, 1].contiguous().realize(), TABLE[:, 1].copy()

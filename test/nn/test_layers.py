@@ -65,6 +65,7 @@ def check(layer, module, shape, tolerance=2e-5):
     names = [n for n, p in module.named_parameters()]
     targets = [get_state_dict(layer)[name] for name in names]
     found = (out * Tensor(weights)).sum().gradient(x, *targets)
+    Tensor.realize(*found)
     (wanted * torch.tensor(weights)).sum().backward()
     close("result", out, wanted, tolerance)
     close("gradient of x", found[0], theirs.grad, tolerance)

@@ -20,7 +20,7 @@ W = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32)
 B = np.zeros(4, np.float32)
 
 
-@pytest.fixture(params=["CPU", "PYTHON"])
+@pytest.fixture
 def device(request, monkeypatch):
     """The device that tensors of this test go to."""
     monkeypatch.setattr(Device, "_default", request.param)
@@ -66,61 +66,68 @@ def same_options(name, **options):
     return [(name, options, options)]
 
 
+ALIKE = [
+    ("SGD", {"lr": 0.01}, {"lr": 0.01}),
+    ("SGD", {"lr": 0.01, "weight_decay": 0.1}, {"lr": 0.01, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.01, "momentum": 0.9}, {"lr": 0.01, "momentum": 0.9}),
+    (
+        "SGD",
+        {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    ),
+    ("Adam", {"lr": 0.1}, {"lr": 0.1}),
+    (
+        "Adam",
+        {"lr": 0.05, "b1": 0.5, "b2": 0.9, "eps": 1e-3},
+        {"lr": 0.05, "betas": (0.5, 0.9), "eps": 1e-3},
+    ),
+    *same_options("Adam", lr=0.05, betas=(0.5, 0.9), weight_decay=0.1),
+    *same_options("RAdam", lr=0.05, betas=[0.5, 0.9]),
+    *same_options("Adam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
+    *same_options("NAdam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
+    *same_options("RAdam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
+    ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
+    ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
+    ("NAdam", {"lr": 0.1}, {"lr": 0.1}),
+    ("NAdam", {"b1": 0.8, "weight_decay": 0.1}, {"betas": (0.8, 0.999), "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1}, {"lr": 0.1}),
+    ("RAdam", {"b2": 0.7, "weight_decay": 0.1}, {"betas": (0.9, 0.7), "weight_decay": 0.1}),
+    ("Adamax", {}, {}),
+    *same_options("Adamax", lr=0.1, betas=(0.5, 0.9), weight_decay=0.1),
+    ("Adagrad", {"lr": 0.1}, {"lr": 0.1}),
+    *same_options(
+        "Adagrad",
+        lr=0.1,
+        lr_decay=0.3,
+        weight_decay=0.1,
+        initial_accumulator_value=0.5,
+    ),
+    ("Adadelta", {}, {}),
+    *same_options("Adadelta", lr=0.5, rho=0.6, weight_decay=0.1, eps=1e-4),
+    ("RMSprop", {}, {}),
+    *same_options("Adam", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
+    *same_options("AdamW", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
+    ("Rprop", {}, {}),
+    *same_options("Rprop", lr=0.1, etas=(0.3, 1.5), step_sizes=(0.01, 0.3)),
+    ("ASGD", {}, {}),
+    *same_options("ASGD", lr=0.1, lambd=0.1, alpha=0.5, t0=2.0, weight_decay=0.1),
+    ("Adafactor", {}, {}),
+    *same_options("Adafactor", lr=0.5, beta2_decay=-0.3, d=2.0, weight_decay=0.1),
+    *same_options("Adafactor", lr=0.1, eps=(0.3, 0.9)),
+    *same_options("RMSprop", alpha=0.5, weight_decay=0.1, momentum=0.9, centered=True),
+    *same_options("SGD", lr=0.01, momentum=0.9, dampening=0.5, weight_decay=0.1),
+    *same_options("SGD", lr=0.01, dampening=0.5),
+    *(each for name in UPHILL for each in same_options(name, lr=0.02, maximize=True)),
+]
+"""Name, options, PyTorch's options."""
+
+FIRST = {row[0]: row for row in reversed(ALIKE)}
+
+
 @pytest.mark.parametrize(
-    "name, ours, theirs",
-    [
-        ("SGD", {"lr": 0.01}, {"lr": 0.01}),
-        ("SGD", {"lr": 0.01, "weight_decay": 0.1}, {"lr": 0.01, "weight_decay": 0.1}),
-        ("SGD", {"lr": 0.01, "momentum": 0.9}, {"lr": 0.01, "momentum": 0.9}),
-        (
-            "SGD",
-            {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
-            {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
-        ),
-        ("Adam", {"lr": 0.1}, {"lr": 0.1}),
-        (
-            "Adam",
-            {"lr": 0.05, "b1": 0.5, "b2": 0.9, "eps": 1e-3},
-            {"lr": 0.05, "betas": (0.5, 0.9), "eps": 1e-3},
-        ),
-        *same_options("Adam", lr=0.05, betas=(0.5, 0.9), weight_decay=0.1),
-        *same_options("RAdam", lr=0.05, betas=[0.5, 0.9]),
-        *same_options("Adam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
-        *same_options("NAdam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
-        *same_options("RAdam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
-        ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
-        ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
-        ("NAdam", {"lr": 0.1}, {"lr": 0.1}),
-        ("NAdam", {"b1": 0.8, "weight_decay": 0.1}, {"betas": (0.8, 0.999), "weight_decay": 0.1}),
-        ("RAdam", {"lr": 0.1}, {"lr": 0.1}),
-        ("RAdam", {"b2": 0.7, "weight_decay": 0.1}, {"betas": (0.9, 0.7), "weight_decay": 0.1}),
-        ("Adamax", {}, {}),
-        *same_options("Adamax", lr=0.1, betas=(0.5, 0.9), weight_decay=0.1),
-        ("Adagrad", {"lr": 0.1}, {"lr": 0.1}),
-        *same_options(
-            "Adagrad",
-            lr=0.1,
-            lr_decay=0.3,
-            weight_decay=0.1,
-            initial_accumulator_value=0.5,
-        ),
-        ("Adadelta", {}, {}),
-        *same_options("Adadelta", lr=0.5, rho=0.6, weight_decay=0.1, eps=1e-4),
-        ("RMSprop", {}, {}),
-        *same_options("Adam", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
-        *same_options("AdamW", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
-        ("Rprop", {}, {}),
-        *same_options("Rprop", lr=0.1, etas=(0.3, 1.5), step_sizes=(0.01, 0.3)),
-        ("ASGD", {}, {}),
-        *same_options("ASGD", lr=0.1, lambd=0.1, alpha=0.5, t0=2.0, weight_decay=0.1),
-        ("Adafactor", {}, {}),
-        *same_options("Adafactor", lr=0.5, beta2_decay=-0.3, d=2.0, weight_decay=0.1),
-        *same_options("Adafactor", lr=0.1, eps=(0.3, 0.9)),
-        *same_options("RMSprop", alpha=0.5, weight_decay=0.1, momentum=0.9, centered=True),
-        *same_options("SGD", lr=0.01, momentum=0.9, dampening=0.5, weight_decay=0.1),
-        *same_options("SGD", lr=0.01, dampening=0.5),
-        *(each for name in UPHILL for each in same_options(name, lr=0.02, maximize=True)),
-    ],
+    ("device", "name", "ours", "theirs"),
+    [("CPU", *row) for row in ALIKE] + [("PYTHON", *row) for row in FIRST.values()],
+    indirect=["device"],
 )
 def test_ten_steps(device, name, ours, theirs):
     found = trained(lambda params: getattr(optim, name)(params, **ours))

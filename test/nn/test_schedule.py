@@ -247,8 +247,10 @@ def moved(library, mover, cycle, captured=False, before=0):
     return found
 
 
-@pytest.mark.parametrize("mover", MOVERS)
-@pytest.mark.parametrize("cycle", CYCLES)
+@pytest.mark.parametrize(
+    ("mover", "cycle"),
+    [(m, CYCLES[0]) for m in MOVERS] + [(m, c) for m in MOVERS[1:5:3] for c in CYCLES[1:]],
+)
 def test_momentum_goes_the_other_way_round(mover, cycle):
     found, wanted = moved(Tensor, mover, cycle), moved(torch, mover, cycle)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5)

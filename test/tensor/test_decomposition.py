@@ -116,7 +116,7 @@ SQUARE = {
 
 
 @pytest.mark.parametrize("name", SQUARE)
-@pytest.mark.parametrize("kind", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("kind", ["float32", "complex128"])
 def test_square(name, kind):
     check(*SQUARE[name], draw(2, 3, 3, kind=kind))
 
@@ -142,8 +142,11 @@ ANY = {
 
 
 @pytest.mark.parametrize("name", ANY)
-@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 2)])
-@pytest.mark.parametrize("kind", ["float64", "complex128"])
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [(s, "float64") for s in ((3, 3), (4, 2), (2, 4), (2, 3, 2))]
+    + [(s, "complex128") for s in ((4, 2), (2, 4))],
+)
 def test_any_shape(name, shape, kind):
     check(*ANY[name], draw(*shape, kind=kind))
 

@@ -352,7 +352,7 @@ STEPS: tuple[Callable[[Program], None], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("device", "examples"), [("CPU", 60), ("PYTHON", 40), ("CL", 8), ("WEBGPU", 8)]
+    ("device", "examples"), [("CPU", 40), ("PYTHON", 30), ("CL", 4), ("WEBGPU", 4)]
 )
 def test_programs_mean_what_they_mean_in_numpy(device, examples):
     examples = int(os.environ.get("EXAMPLES", examples))

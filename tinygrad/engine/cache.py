@@ -10,14 +10,12 @@ import hashlib
 import os
 from pathlib import Path
 
-from tinygrad.base.later import later
 from tinygrad.base.settings import CACHE_FOLDER, CACHE_LIMIT_MB, CACHELEVEL
 from tinygrad.uop.node import UOp
 
-tempfile = later("tempfile")
-
 _CHECKSUM = 32
 _PUTS_BETWEEN_SWEEPS = 200
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 class DiskCache:
@@ -94,18 +92,19 @@ class KindCache:
 def write_whole(path: Path, raw: bytes) -> bool:
     """Writes a file that only its owner can read. Returns whether that worked. No reader ever sees
     a part of it."""
+    part = path.with_name(os.urandom(8).hex())  # that nobody else writes
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(raw)
-            os.replace(name, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            return False
+            handle = os.open(part, _NEW, 0o600)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(part, _NEW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+        os.replace(part, path)
     except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
         return False
     return True
 

@@ -57,22 +57,24 @@ def value_at(read: UOp) -> UOp:
     return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
 
 
-def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:
-    """`root` with nodes replaced; index arithmetic is brought into canonical form."""
-    done = dict(changes)
-    for node in _affected(root, changes):
+def replaced(root: UOp, changes: Mapping[UOp, UOp], known: dict[UOp, UOp] | None = None) -> UOp:
+    """`root` with nodes replaced; index arithmetic is brought into canonical form. `known`: what
+    the same changes made of nodes that other roots share; this call adds to it."""
+    done = {} if known is None else known
+    done.update(changes)
+    for node in _affected(root, changes, done):
         done[node] = with_sources(node, tuple(done.get(s, s) for s in node.src))
     return canonical(done[root]) if root in done else root
 
 
-def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
-    """The nodes that may change, sources first. If loops that are free in `root` are replaced,
-    values that don't depend on them are not visited."""
+def _affected(root: UOp, changes: Mapping[UOp, UOp], done: Mapping[UOp, UOp]) -> list[UOp]:
+    """The nodes that may change and are not done, sources first. If loops that are free in `root`
+    are replaced, values that don't depend on them are not visited."""
     if not all(node.op is Ops.RANGE and node in root.ranges for node in changes):
-        return [n for n in root.toposort(stop=changes) if n not in changes]
+        return [n for n in root.toposort(stop=done) if n not in done]
 
     def changing(nodes: Iterable[UOp]) -> list[UOp]:
-        return [n for n in nodes if n not in changes and not n.ranges.isdisjoint(changes)]
+        return [n for n in nodes if n not in done and not n.ranges.isdisjoint(changes)]
 
     return post_order(changing([root]), lambda node: changing(node.src))
 

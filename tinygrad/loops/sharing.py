@@ -111,6 +111,7 @@ def _shared(plan: Plan) -> Candidate | None:
     costly = _costly(plan)
     for value, loop in contexts:
         others = [(v, q) for v, q in contexts if q is not loop and q.src == loop.src]
+        known: dict[UOp, dict[UOp, UOp]] = {q: {} for _, q in others}
         options = [
             e
             for e in (inside[value] if others else ())
@@ -119,7 +120,7 @@ def _shared(plan: Plan) -> Candidate | None:
         for e in sorted(options, key=lambda e: size[e], reverse=True):
             # not a diagonal of the value: its rows would be one of the loops that read it
             apart = [(v, q) for v, q in others if q not in e.ranges]
-            twins = [q for v, q in apart if replaced(e, {loop: q}) in inside[v]]
+            twins = [q for v, q in apart if replaced(e, {loop: q}, known[q]) in inside[v]]
             if twins and _fits(plan, e, loop):
                 return Candidate(e, loop, tuple(dict.fromkeys(twins)))
     return None
