@@ -121,6 +121,27 @@ def test_square(name, kind):
     check(*SQUARE[name], draw(2, 3, 3, kind=kind))
 
 
+ONE_TRIANGLE = {  # reads one triangle, and gives both their gradient
+    "eigh": (
+        lambda x: (e := x.eigh("U"))[1] * e[0].exp().unsqueeze(-2) @ e[1].mH,
+        lambda x: (e := T.eigh(x, "U"))[1] * e[0].exp().unsqueeze(-2) @ e[1].mH,
+    ),
+    "vectors": (
+        lambda x: (x.eigh()[1].abs() ** 4).sum(-1),
+        lambda x: (T.eigh(x)[1].abs() ** 4).sum(-1),
+    ),
+    "eigvalsh": (lambda x: x.eigvalsh(), T.eigvalsh),
+    "pinv": (lambda x: x.pinv(hermitian=True), lambda x: T.pinv(x, hermitian=True)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_TRIANGLE)
+@pytest.mark.parametrize("kind", ["float64", "complex128"])
+def test_gradients_of_a_symmetric_matrix_are_symmetric(name, kind):
+    x = draw(2, 3, 3, kind=kind)
+    check(*ONE_TRIANGLE[name], x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(3))
+
+
 ANY = {
     "qr": (lambda x: x.qr("reduced"), lambda x: tuple(T.qr(x))),
     "lu": (lambda x: x.lu(), lambda x: tuple(T.lu(x))),

@@ -152,11 +152,12 @@ def svd(given: Given, results: Given, incoming: Given, full: bool) -> Given:
 
 
 def eigh(given: Given, results: Given, incoming: Given, upper: bool) -> Given:
-    """V (diag(G_w) + V* G_V / gaps) V*"""
+    """V (diag(G_w) + herm(V* G_V / gaps)) V*: Hermitian, as one triangle says what the other is."""
     (w, v), (of_w, of_v) = results, incoming
     core = None if of_w is None else _on_diagonal(of_w)
     if of_v is not None:
-        core = _sum(core, _off_diagonal(v.mH @ of_v / _gaps(w)))
+        half = _off_diagonal(v.mH @ of_v / _gaps(w)) / 2
+        core = _sum(core, half + half.mH)
     return [v @ core @ v.mH]
 
 
