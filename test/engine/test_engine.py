@@ -196,6 +196,12 @@ def test_all_kinds_of_floats_become_arguments():
         assert plans_of(check, 4)[2:] == [0, 0], dtype
 
 
+def test_a_number_that_a_kernel_does_not_need_is_no_argument_of_it():
+    ends = [(4.0, 0), (-2.0, 7), (-3.0, 0), (9.0, 0)]  # of one number, which is the first
+    rows = [Tensor.linspace(a, b, 1, dtype="complex64").numpy() for a, b in ends]
+    assert [row.item().real for row in rows] == [a for a, _ in ends]
+
+
 def test_numbers_that_decide_what_code_is_written_stay_in_it():
     """A power's exponent, and the value of a tensor that is nothing else."""
     x = vector(3.0)

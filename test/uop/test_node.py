@@ -32,13 +32,10 @@ def test_same_specification_is_same_object():
     assert UOp(Ops.SINK, tag="a") is not UOp(Ops.SINK, tag="b")
 
 
-@pytest.mark.parametrize(
-    "move",
-    [lambda x: x.shrink(((-1, 2),)), lambda x: x.shrink(((1, 4),)), lambda x: x.pad(((-1, 0),))],
-)
-def test_no_box_reads_outside(move):
-    with pytest.raises(ShapeError, match="legal"):
-        assert move(UOp.arange(3, "CPU")).shape
+@pytest.mark.parametrize("box", [(-1, 2), (1, 4), (2, 1)])
+def test_no_box_reads_outside(box):
+    with pytest.raises(ShapeError, match="legal is what is inside"):
+        assert UOp.arange(3, "CPU").shrink((box,)).shape
 
 
 def test_constants_are_told_apart_by_bits():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
+from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     accumulates,
@@ -37,6 +38,9 @@ LARGEST_BLOCK = 64
 
 MOST_STAGES = 8
 """The values that a kernel stages, at most: each requires a search of the whole kernel."""
+
+FEW_TERMS = 64
+"""A sum of so few products gains nothing from a tile, compared to the loops that use it."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +138,19 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
             made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
-            if not any(map(factors_of, made)):
+            made = [n for n in made if factors_of(n) and not _is_short(plan, n)]
+            if not made:
                 continue
             found = Candidate(value, loop, ())
             if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
                 return found
     return None
+
+
+def _is_short(plan: Plan, product: UOp) -> bool:
+    """Whether each of these sums is needed once and has so few terms that a tile would not pay."""
+    once = product.ranges.issuperset(plan.nest("store").loops)
+    return once and turns(own_ranges(product)) <= FEW_TERMS
 
 
 def _is_value(node: UOp) -> bool:

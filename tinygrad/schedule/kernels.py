@@ -27,7 +27,7 @@ from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off
-from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
+from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name, variable_number
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.rewrites import rewrite
 from tinygrad.schedule.shard import is_sharded, shard
@@ -60,7 +60,7 @@ class _Planner:
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {storage_home(contiguous_base(root)) for root in self.sink.src}
         self.steps: list[Step] = []
-        self.finished: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}
+        self.finished: dict[UOp, tuple[UOp, tuple[int, ...], tuple[int, ...]]] = {}
         for node in self.demands.order:
             if is_memory(node):
                 self._add(node, "param")
@@ -307,24 +307,27 @@ class _Planner:
             name = f"i{i}" if i < len(outer) else f"k{i - len(outer)}"
             ends = tuple(end.substitute(changes) for end in loop.src) if variables else loop.src
             changes[loop] = UOp(Ops.RANGE, loop.dtype, ends, (name, loop.arg[1]))
-        ast, kept = self._finished(_renamed(order, changes))
+        ast, slots, numbers = self._finished(_renamed(order, changes))
         device = self.storages[storages[0]].device
-        used = tuple(storages[slot] for slot in kept)
-        names = tuple(node.arg[0] for node in variables)
+        used = tuple(storages[slot] for slot in slots)
+        names = tuple(variables[number].arg[0] for number in numbers)
         return Step(Ops.KERNEL, device, used, len(written), ast, None, origin, names)
 
-    def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
-        """The simplified kernel with its remaining slots renumbered, and their old numbers. Equal
-        kernels are simplified once."""
+    def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...], tuple[int, ...]]:
+        """The simplified kernel with its remaining slots and variables renumbered, and the old
+        numbers of both. Equal kernels are simplified once."""
         if kernel not in self.finished:
             ast = simplify(kernel)
-            params = {n.arg[0]: n for n in ast.toposort() if n.op is Ops.PARAM}
-            kept = tuple(sorted(params))
-            moved = {
-                params[old]: params[old].replace(arg=(new, params[old].arg[1]))
-                for new, old in enumerate(kept)
-            }
-            self.finished[kernel] = (ast.substitute(moved), kept)
+            order = ast.toposort()
+            params = {n.arg[0]: n for n in order if n.op is Ops.PARAM}
+            variables = {variable_number(n.arg[0]): n for n in order if n.op is Ops.DEFINE_VAR}
+            changes: dict[UOp, UOp] = {}
+            for new, old in enumerate(slots := tuple(sorted(params))):
+                changes[params[old]] = params[old].replace(arg=(new, params[old].arg[1]))
+            for new, old in enumerate(numbers := tuple(sorted(variables))):
+                named = (variable_name(new), *variables[old].arg[1:])
+                changes[variables[old]] = variables[old].replace(arg=named)
+            self.finished[kernel] = (ast.substitute(changes), slots, numbers)
         return self.finished[kernel]
 
 

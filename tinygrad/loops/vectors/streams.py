@@ -37,6 +37,7 @@ from tinygrad.loops.vectors.tasks import (
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
+    even_part,
     parallelise,
 )
 from tinygrad.uop.node import UOp
@@ -61,6 +62,12 @@ ACCUMULATE_TURNS = 8
 
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
+
+MOST_PLACES = 2048
+"""Indices that are computed ahead, at most: half of the nearest cache."""
+
+SHORT_ROW = 2
+"""A gathered row of at most so many vectors is short: finding it costs as much as copying it."""
 
 
 def stream(plan: Plan, nest: Nest) -> None:
@@ -91,6 +98,8 @@ def stream(plan: Plan, nest: Nest) -> None:
         _along(plan, nest, last)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
+        if not reductions and not plan.stages:
+            _find_places_first(plan)
 
 
 def _direction(plan: Plan, nest: Nest) -> tuple[Nest, UOp | None]:
@@ -101,6 +110,34 @@ def _direction(plan: Plan, nest: Nest) -> tuple[Nest, UOp | None]:
     if across is not None and (last not in phases or _mostly(loads, last, across)):
         return nest, across
     return (split_phases(plan, nest, phases) if phases else nest), None
+
+
+def _find_places_first(plan: Plan) -> None:
+    """If short rows are gathered, their indices are computed for many rows beforehand: by vectors,
+    and with one bounds check for several. Each row then takes few instructions."""
+    row: list[UOp] = []
+    for loop in reversed(plan.nest("store").loops):
+        places = _places(plan, loop)
+        if places and role_of(loop) == "LOOP" and row and role_of(row[0]) == "VECTOR":
+            name, inner = name_of(loop), name_of(loop)
+            if size_of(loop) > MOST_PLACES:
+                part = even_part(size_of(loop), MOST_PLACES // 2)
+                inner = plan.split(name, part, name + "p", "LOOP")
+            while found := _places(plan, plan.loops[inner]):
+                stage = plan.stage(found[0], (inner,), "places", "LOCAL")
+                plan.vectorise(f"{stage}.{inner}", COPIES)
+        row.append(loop)
+        if places or turns(row) > SHORT_ROW * plan.lanes:
+            return
+
+
+def _places(plan: Plan, loop: UOp) -> list[UOp]:
+    """The computed values (more than a plain read) that give the position of the stores' reads
+    along a loop."""
+    reads = reads_of(plan.below(plan.nest("store").values))
+    offsets = dict.fromkeys(part for read in reads for part in read.src[1].toposort())
+    data = [n.src[0] for n in offsets if n.op is Ops.CAST and n.dtype is dtypes.index]
+    return [n for n in data if loop in n.ranges and n.op not in (Ops.INDEX, Ops.CAST)]
 
 
 def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
