@@ -50,7 +50,8 @@ class Evaluator:
         faults: dict[tuple[str, str], int],
         written: frozenset[UOp],
     ) -> None:
-        self.program = Program(target.native, bool(target.triple))
+        by_llvm = bool(target.triple)
+        self.program = Program(target.native, by_llvm, by_llvm and target.group_limit > 1)
         self.target = target
         self.integers = Integers(self.program, self.data)
         self.access = Access(target, self.integers, self.evaluate, dict(slots))
@@ -90,7 +91,7 @@ class Evaluator:
                 continue
             stack.pop()
             home = self.home_of(top)
-            outer, self.program.scope = self.program.scope, home
+            outer, self.program.scope = self.program.scope, self.program.latest(home)
             made = done[top] = self._emit(top, copies, done)
             self.program.scope = outer
             home.memo[self.integers.key(top, copies)] = made

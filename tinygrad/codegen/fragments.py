@@ -228,7 +228,7 @@ class Sums:
         if "matrix_load" in self.owner.target.native:
             home, key = self.owner.home_of(value), ("words", self.owner.integers.key(value, copies))
             if key not in home.memo:
-                outer, program.scope = program.scope, home
+                outer, program.scope = program.scope, program.latest(home)
                 gathered = self._gathered(value, items, copies)
                 program.scope = outer
                 if gathered is not None:

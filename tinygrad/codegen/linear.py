@@ -50,10 +50,12 @@ class Scope:
 class Program:
     """The instructions of one function, and the place of each. Operations that the target does not
     name in `native` are replaced by ones that every target has (`derived`). `carries`: the compiler
-    that comes after would leave multiplications by a loop's counter in the loop."""
+    that comes after would leave multiplications by a loop's counter in the loop. `late`: it would
+    also keep in registers what only comes after a loop, and these are shared with other groups."""
 
-    def __init__(self, native: frozenset[str], carries: bool = False) -> None:
+    def __init__(self, native: frozenset[str], carries: bool = False, late: bool = False) -> None:
         self.carries_multiples = carries
+        self.places_late = late
         self.lacking = frozenset(op for op in NATIVE if op.name not in native)
         self.root = Scope(None)
         self.scope = self.root
@@ -102,9 +104,22 @@ class Program:
         node = UOp(op, dtype, src, arg)
         scope = self.places.get(node)
         if scope is None or not (scope.is_open or self.is_at_hand(node)):
-            scope = self.places[node] = self.home(src)
+            scope = self.places[node] = self.latest(self.home(src))
             scope.items.append(node)
         return node
+
+    def latest(self, home: Scope) -> Scope:
+        """The innermost open place that runs as often as `home`: no register then holds during a
+        loop what comes after it. `home` itself where that doesn't matter."""
+        if not self.places_late:
+            return home
+        found = scope = self.scope
+        while scope is not home:
+            assert scope.parent is not None
+            if scope.head:
+                found = scope.parent
+            scope = scope.parent
+        return found
 
     def effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
         """An instruction at the end of the open scope: it reads or writes memory."""

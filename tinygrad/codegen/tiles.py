@@ -91,7 +91,7 @@ class Tiles:
         key = ("tile", tiles, self.integers.key(node, copies))
         found = home.memo.get(key)
         if found is None:
-            outer, self.program.scope = self.program.scope, home
+            outer, self.program.scope = self.program.scope, self.program.latest(home)
             found = home.memo[key] = self._made(node, copies, tiles)
             self.program.scope = outer
         return found

@@ -1,22 +1,45 @@
 """NVIDIA's own tools, where a machine has them: they judge what is made; running needs none."""
 
+import importlib.metadata
 import importlib.util
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+
 
 def tool(name: str) -> str:
-    """A program of NVIDIA's toolkit: on PATH, or in the wheel of `triton`."""
-    found = shutil.which(name)
-    if found is None and (spec := importlib.util.find_spec("triton")) is not None:
-        wheel = Path(spec.origin).parent / "backends" / "nvidia" / "bin" / name
-        found = str(wheel) if wheel.exists() else None
+    """A program of NVIDIA's toolkit: on PATH, in its own wheel, or in that of `triton`. The
+    disassembler must be no older than the assembler, so NVIDIA's newer wheel is looked at first."""
+    found = next(filter(None, (shutil.which(name), in_wheel(name), in_triton(name))), None)
     if found is None:
-        pytest.skip(f"CUDA: no {name} on PATH")
+        pytest.skip(f"CUDA: no {name} on PATH, and {WHEELS[name]} isn't installed")
     return found
+
+
+def in_wheel(name: str) -> str | None:
+    """The program in NVIDIA's wheel for it."""
+    try:
+        files = importlib.metadata.files(WHEELS[name]) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((runnable(f.locate()) for f in files if f.parts[-2:] == ("bin", name)), None)
+
+
+def in_triton(name: str) -> str | None:
+    """The program that `triton` brings."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        return None
+    return runnable(Path(spec.origin).parent / "backends" / "nvidia" / "bin" / name)
+
+
+def runnable(program: Path) -> str | None:
+    return str(program) if os.access(program, os.X_OK) else None
 
 
 def assemble(ptx: str, chip: str, folder: Path) -> tuple[Path, str]:
