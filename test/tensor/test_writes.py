@@ -885,3 +885,23 @@ def test_results_lie_in_order_as_pytorchs_so_that_a_reshape_is_a_view_of_them(na
         for result in (found, wanted):
             result.reshape(-1)[1:5] = 7
         assert np.allclose(found.numpy(), wanted.numpy()), again
+
+
+def test_a_view_that_was_read_before_makes_no_gradient_of_a_write():
+    t = Tensor.zeros(4, 16).contiguous().realize()
+    views = [t.reshape(8, 8)[::2] for _ in range(2) for _ in [t.reshape(8, 8)[::2].numpy()]]
+    views[0].numpy()
+    views.append(t.reshape(8, 8)[::2])
+    for value in (5.0, 7.0):
+        t.assign(Tensor.full((4, 16), value)).realize()
+    assert t.requires_grad is None
+    assert (t.numpy() == 7).all()
+
+
+def test_a_result_with_gradients_takes_repeated_values_again_and_again():
+    result = (Tensor.ones(4, 16, requires_grad=True) * 2).realize()
+    view = result.reshape(8, 8)
+    for value in (5.0, 7.0):
+        result.assign(Tensor.full((4, 16), value)).realize()
+    result += 1
+    assert (view.numpy() == 8).all()

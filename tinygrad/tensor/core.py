@@ -431,7 +431,7 @@ class Core(Holder):
         """Makes this a member of the family of `other`."""
         family = other._family
         self._enter(family)
-        family.recorded |= self._taped or other._taped
+        family.recorded |= True in [t.requires_grad for t in (self, other) if t._taped]
 
     def _become(self, other: Core) -> None:
         """Makes this the same as `other`."""
@@ -459,13 +459,17 @@ class Core(Holder):
     def _root(self) -> UOp | None:
         """The copy yet to be made that the family begins with, if it does."""
         family = self._kin
-        if family is None or family.root is None:
-            return None
-        if (now := settled(family.root)) is not family.root:
-            leave(bottom_of(family.root), family)  # the copy is made
-            family.root = copied_part(now)
-            join(bottom_of(now), family)
-        return family.root
+        root = None if family is None else family.root
+        if family is None or root is None or (now := settled(root)) is root:
+            return root
+        if self._taped and self.requires_grad and bottom_of(self._uop, root) is root:
+            return root  # it stays an expression
+        with keeping.now:
+            if family.root is root:  # else another thread has written meanwhile
+                leave(bottom_of(root), family)  # the copy is made
+                family.root = copied_part(now)
+                join(bottom_of(now), family)
+            return family.root
 
     def _members(self) -> list[Self]:
         """The tensors of the family, this among them."""
