@@ -905,3 +905,19 @@ def test_a_result_with_gradients_takes_repeated_values_again_and_again():
         result.assign(Tensor.full((4, 16), value)).realize()
     result += 1
     assert (view.numpy() == 8).all()
+
+
+def test_what_was_filled_with_a_number_and_computed_is_written_whole_though_gradients_follow_it():
+    for wanted in (np.arange(48.0).reshape(6, 8), np.full((6, 8), 7.0)):
+        t = Tensor(np.ones((6, 8), np.float32), requires_grad=True) * 2
+        part = t[1:3].detach()
+        t[...] = 20.0
+        t.realize()
+        assert part.tolist() == [[20.0] * 8] * 2
+        t[0] = 1.0
+        assert t.numpy().sum() == 40 * 20 + 8
+        t[...] = 21.0
+        t.realize()
+        t.assign(Tensor(wanted.astype(np.float32)))
+        assert (t.numpy() == wanted).all()
+        assert (part.numpy() == wanted[1:3]).all()

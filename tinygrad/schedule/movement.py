@@ -59,6 +59,7 @@ def _reshape(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
         flat = offset_of(index[start:taken], out_shape[start:taken])
         result.extend(_unflatten(flat, in_shape[position:stop]))
         position = stop
+    assert prod(out_shape[taken:]) == 1, f"RESHAPE of {in_shape} to {out_shape}, more elements"
     return tuple(result), []
 
 

@@ -462,14 +462,21 @@ class Core(Holder):
         root = None if family is None else family.root
         if family is None or root is None or (now := settled(root)) is root:
             return root
-        if self._taped and self.requires_grad and bottom_of(self._uop, root) is root:
-            return root  # it stays an expression
+        if self._follows(root):
+            return root
         with keeping.now:
             if family.root is root:  # else another thread has written meanwhile
                 leave(bottom_of(root), family)  # the copy is made
                 family.root = copied_part(now)
                 join(bottom_of(now), family)
             return family.root
+
+    def _follows(self, root: UOp) -> bool:
+        """Whether a gradient follows a member that stands on `root`, which stays an expression."""
+        return any(
+            m._taped and not isinstance(m._source, Promise) and bottom_of(m._uop, root) is root
+            for m in self._members()
+        )
 
     def _members(self) -> list[Self]:
         """The tensors of the family, this among them."""
@@ -528,6 +535,9 @@ class Core(Holder):
             return node  # nothing has happened to it
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
+        root = self._root
+        if root is not None and settled(root) is not root and bottom_of(node, root) is root:
+            return node  # all members stand on the root, or on its storage
         now = settled(node, self._kin is not None and self._kin.members.several)
         if now is node and node.known is not None and len(self._members()) == 1:
             self._leave()  # nobody else sees the whole
