@@ -10,7 +10,7 @@ from fuzz_silent import OURS, THEIRS
 from silent_calls import FUNCTIONS
 
 from tinygrad import Tensor, dtypes, nn
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.nn import functional as ours
 
 theirs = torch.nn.functional
@@ -199,6 +199,12 @@ def test_pooling(name, shape, arguments, options):
     check(name, array(*shape), *arguments, **options)
 
 
+def test_averages_of_halves_are_halves():
+    x = Tensor.ones(1, 1, 5).half()
+    for options in ({"ceil_mode": True}, {"padding": 1, "count_include_pad": False}):
+        assert ours.avg_pool1d(x, 2, **options).dtype is dtypes.float16, options
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_where_the_largest_was_and_back(axes):
     x = RANDOM.permutation(2 * 6**axes).reshape(1, 2, *(6,) * axes).astype(np.float32)
@@ -327,6 +333,11 @@ def test_gumbel_softmax_draws_by_probability():
         (lambda x: ours.gelu(x, "erf"), ArgumentError, "none.* and .*tanh"),
         (lambda x: ours.group_norm(x, 2), ShapeError, "what divides"),
         (lambda x: ours.layer_norm(x, (4,)), ShapeError, "legal is"),
+        (
+            lambda x: ours.rms_norm(x.cast("complex64"), x.shape[-1:]),
+            DTypeError,
+            "finfo: .*complex64",
+        ),
     ],
 )
 def test_misuse(misuse, error, message):

@@ -228,11 +228,13 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def finfo(dtype: DType) -> tuple[Any, Any]:
-        """(exponent bits, mantissa bits) of a float type.
+        """(exponent bits, mantissa bits) of a float type; DTypeError for any other.
 
         >>> dtypes.finfo(dtypes.bfloat16)
         (8, 7)
         """
+        if dtype.scalar() not in _FLOAT_BITS:
+            raise DTypeError(f"finfo: {dtype!r}; legal are floats")
         return _FLOAT_BITS[dtype.scalar()]
 
     @staticmethod

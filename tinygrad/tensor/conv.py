@@ -260,7 +260,8 @@ class Conv(Indexing):
             sizes = tuple(n + b + a for n, (b, a) in zip(sizes, plain, strict=True))
             pads = [(0, a - p) for (_, a), (_, p) in zip(pads, plain, strict=True)]
         ones = self._wrap(self._constant(1, dtypes.float32, sizes))
-        return total.div(ones._windows(kernel, step, dilation, pads).sum(axes))
+        mean = total.div(ones._windows(kernel, step, dilation, pads).sum(axes))
+        return mean.cast(total.dtype) if dtypes.is_float(total.dtype) else mean
 
     @expression
     def max_pool2d(
