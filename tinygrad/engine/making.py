@@ -74,10 +74,11 @@ def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:
         made = with_shared_fills(made, sum(n.op is Ops.DEFINE_VAR for n in sink.toposort()))
     if SPEC:
         for step in made.steps:
-            if step.ast is not None and step.ast.op in (Ops.SINK, Ops.BUNDLE):
-                for kernel in kernels_of(step.ast):
-                    verify(kernel, "kernel")
-            if step.ast is not None and step.ast.op is Ops.SINK:
+            if step.ast is None or step.ast.op not in (Ops.SINK, Ops.BUNDLE):
+                continue
+            for kernel in kernels_of(step.ast):
+                verify(kernel, "kernel")
+            if step.ast.op is Ops.SINK:
                 own = {n.arg[0] for n in step.ast.toposort() if n.op is Ops.DEFINE_VAR}
                 assert len(own) == len(step.variables), f"{own} for {step.variables}"
     show_plan(made)

@@ -16,7 +16,6 @@ from tinygrad.tensor.spellings import spelled
 
 OTHERS = {
     **spellings.OTHERS,
-    "self": ("input",),
     "x": ("input", "input1", "x1"),
     "y": ("input2", "x2"),
     "sz": ("num_features",),
@@ -25,7 +24,6 @@ OTHERS = {
     "dim": ("axis", "normalized_shape"),
     "numbers": ("input",),
     "factor": ("lr_lambda",),
-    "padding": ("pad",),
     "value": ("val",),
 }
 """What PyTorch calls an argument, by its name here."""

@@ -460,9 +460,9 @@ class Core(Holder):
         """The copy yet to be made that the family begins with, if it does."""
         family = self._kin
         root = None if family is None else family.root
-        if family is None or root is None or (now := settled(root)) is root:
-            return root
-        if self._follows(root):
+        if family is None or root is None:
+            return None
+        if (now := settled(root)) is root or self._follows(root):
             return root
         with keeping.now:
             if family.root is root:  # else another thread has written meanwhile
