@@ -47,6 +47,9 @@ CONVOLUTIONS: dict[str, Convolution] = {
     "conv1x1_s2_64_56": Convolution("1x1, stride 2", (8, 64, 56, 56), (128, 64, 1, 1), 2),
     "conv5x5_32_28": Convolution("5x5, no padding", (32, 32, 28, 28), (32, 32, 5, 5)),
     "conv7x7_s2_3_224": Convolution("ResNet's first", (8, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+    "conv7x7_s2_16_64": Convolution("7x7, stride 2", (8, 16, 64, 64), (16, 16, 7, 7), 2, 3),
+    "conv5x5_s2_odd": Convolution("odd, stride 2", (8, 32, 33, 35), (64, 32, 5, 5), 2, 2),
+    "conv3x3_s2_256_14": Convolution("stride 2", (8, 256, 14, 14), (512, 256, 3, 3), 2, 1),
     "conv3x3_dilated": Convolution(
         "dilation 2", (8, 64, 56, 56), (64, 64, 3, 3), pad=2, dilation=2
     ),
@@ -63,6 +66,7 @@ CONVOLUTIONS: dict[str, Convolution] = {
     "conv1d_k3": Convolution("one axis", (8, 64, 4096), (64, 64, 3), pad=1),
     "conv1d_s2": Convolution("one axis, stride 2", (8, 80, 3000), (128, 80, 3), 2, 1),
     "conv3d_k3": Convolution("three axes", (2, 16, 16, 28, 28), (32, 16, 3, 3, 3), pad=1),
+    "conv3d_s2": Convolution("stride 2", (2, 16, 16, 16, 16), (32, 16, 3, 3, 3), 2, 1),
     "transposed3x3": Convolution(
         "transposed", (8, 64, 28, 28), (64, 64, 3, 3), pad=1, is_transposed=True
     ),

@@ -108,13 +108,6 @@ def _of_a_constant(node: UOp) -> UOp | None:
     return None if pads and not zero else node.const_like(constant.arg)
 
 
-def _reduce_of_one(node: UOp) -> UOp | None:
-    """A reduction over one element is that element."""
-    name, axes = node.arg
-    long = tuple(axis for axis in axes if node.src[0].shape[axis] != 1)
-    return node.src[0].reduce_axis(name, long) if long != axes else None
-
-
 def _reduce_of_a_constant(node: UOp) -> UOp | None:
     """The maximum of one value repeated is that value."""
     constant = constant_under(node.src[0])
@@ -149,7 +142,6 @@ RULES = [
     Rule("constant moved", UPat(GroupOp.Movement, name="node"), _of_a_constant),
     *(Rule(f"{op.name.lower()} twice", _twice(op), function) for op, function in _TWICE.items()),
     Rule("shrink of pad", _twice(Ops.PAD, Ops.SHRINK), _shrink_of_pad),
-    Rule("reduction of one", _REDUCED, _reduce_of_one),
     Rule(
         "maximum of a constant",
         _REDUCED,

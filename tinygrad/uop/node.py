@@ -372,7 +372,8 @@ class UOp(Questions):
         return self.moved(Ops.FOLD, (windows, shape))
 
     def reduce_axis(self, monoid: str, axes: tuple[int, ...]) -> UOp:
-        """Reduced axes stay, with size 1."""
+        """Reduced axes stay, with size 1; those that have it are as they were."""
+        axes = tuple([axis for axis in axes if self.shape[axis] != 1])
         return UOp(Ops.REDUCE_AXIS, self.dtype, (self,), (monoid, axes)) if axes else self
 
     def running(self, monoid: str, axis: int) -> UOp:

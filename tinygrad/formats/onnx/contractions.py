@@ -132,7 +132,7 @@ class Product:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Of the axes before the sum."""
-        return tuple(int(n) for n in resolved(self.node.src[0]).shape)
+        return tuple(int(n) for n in _summed(self.node)[0].shape)
 
     def count(self, axes: Sequence[int]) -> int:
         """Elements along some axes."""
@@ -161,18 +161,23 @@ class Product:
         return made.reshaped(name, self.node.shape)
 
 
+def _summed(node: UOp) -> tuple[UOp, tuple[int, ...]]:
+    """What a node is the sum of, and along which axes; of anything else, itself along none."""
+    is_sum = node.op is Ops.REDUCE_AXIS and node.arg[0] == "add"
+    return (resolved(node.src[0]), node.arg[1]) if is_sum else (node, ())
+
+
 def product_of(node: UOp) -> Product | None:
-    """What a node is the sum over the product of, if it is one."""
-    if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or node.dtype not in MULTIPLIED:
-        return None
-    product = resolved(node.src[0])
-    if product.op is not Ops.MUL:
+    """What a node is the sum over the product of, if it is one; a product alone is one of a sum
+    over no axis."""
+    product, over = _summed(node)
+    if product.op is not Ops.MUL or node.dtype not in MULTIPLIED:
         return None
     factors = [thin(source) for source in product.src]
     if any(factor.op is Ops.CONST for factor in factors):
         return None
     long = [i for i, n in enumerate(product.shape) if n > 1]
-    gone, own = set(node.arg[1]), [tuple(i for i in long if f.shape[i] > 1) for f in factors]
+    gone, own = set(over), [tuple(i for i in long if f.shape[i] > 1) for f in factors]
     alone = [tuple(gone & set(a) - set(b)) for a, b in (own, own[::-1])]
     free = [tuple(i for i in a if i not in {*b, *gone}) for a, b in (own, own[::-1])]
     a, b = (Arranged(*each) for each in zip(factors, own, alone, strict=True))
@@ -193,7 +198,7 @@ def product_of(node: UOp) -> Product | None:
 
 def contraction_of(node: UOp) -> Product | Convolution | None:
     """The operator that a node is, if factors of different axes are multiplied and summed."""
-    product = product_of(node)
+    product = product_of(node) if node.op is Ops.REDUCE_AXIS else None
     if product is None:
         return None
     return convolution_of(product) or (product if product.rows or product.columns else None)

@@ -31,9 +31,9 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     found: dict[UOp, int] = {}
     for loop, divisors in seen.items():
         count, size = max(divisors), size_of(loop)
-        even = size % count == 0 and not any(count % n for n in divisors)
+        is_one = not any(count % n for n in divisors)
         is_long = loop is not nest.loops[-1] or size >= plan.lanes * count
-        if even and is_long and count * prod(found.values()) <= MOST_PHASES:
+        if is_one and is_long and count * prod(found.values()) <= MOST_PHASES:
             found[loop] = count
     for loop in _around_their_pixels(nest):
         if loop not in found and size_of(loop) * prod(found.values()) <= MOST_PHASES:
