@@ -71,11 +71,10 @@ def _larger(to: Writer, a: UOp, b: UOp) -> UOp:
     found = _same(to, Ops.WHERE, _test(to, Ops.CMPLT, a, b), b, a)
     if not dtypes.is_float(a.dtype.scalar()):
         return found
-    known = [value for value in map(_known, (a, b)) if value is not None]
-    if not any(known):  # with a constant other than 0, two zeros can't meet
+    if not (_known(a) or _known(b)):  # with a constant other than 0, two zeros can't meet
         bits = bits_of(a.dtype)
-        pair = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
-        both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, *pair),))
+        first, second = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
+        both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, first, second),))
         found = _same(to, Ops.WHERE, _test(to, Ops.CMPNE, a, b), found, both)
     return _same(to, Ops.WHERE, _test(to, Ops.CMPNE, b, b), b, found)
 
