@@ -26,7 +26,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 835,
     "uop": 2005,
-    "simplify": 1030,
+    "simplify": 1035,
     "transforms": 430,
     "schedule": 3855,
     "loops": 5580,

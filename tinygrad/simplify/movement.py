@@ -115,12 +115,12 @@ def _reduce_of_one(node: UOp) -> UOp | None:
     return node.src[0].reduce_axis(name, long) if long != axes else None
 
 
-def _reduce_of_a_constant(node: UOp) -> UOp | None:
+def _maximum_of_a_constant(node: UOp) -> UOp | None:
     """The maximum of one value repeated is that value."""
-    constant = constant_under(node.src[0])
-    shape = node.src[0].shape
-    whole = _whole_numbers(shape) and all(shape)
-    return node.const_like(constant.arg) if constant is not None and whole else None
+    constant, shape = constant_under(node.src[0]), node.src[0].shape
+    if node.arg[0] != "max" or constant is None:
+        return None
+    return node.const_like(constant.arg) if _whole_numbers(shape) and all(shape) else None
 
 
 def _same(outer: UOp, inner: UOp) -> UOp:
@@ -150,9 +150,5 @@ RULES = [
     *(Rule(f"{op.name.lower()} twice", _twice(op), function) for op, function in _TWICE.items()),
     Rule("shrink of pad", _twice(Ops.PAD, Ops.SHRINK), _shrink_of_pad),
     Rule("reduction of one", _REDUCED, _reduce_of_one),
-    Rule(
-        "maximum of a constant",
-        _REDUCED,
-        lambda node: _reduce_of_a_constant(node) if node.arg[0] == "max" else None,
-    ),
+    Rule("maximum of a constant", _REDUCED, _maximum_of_a_constant),
 ]
