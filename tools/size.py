@@ -26,16 +26,16 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 835,
     "uop": 2005,
-    "simplify": 1030,
-    "transforms": 425,
-    "schedule": 3815,
-    "loops": 5515,
-    "codegen": 5675,
+    "simplify": 1035,
+    "transforms": 430,
+    "schedule": 3855,
+    "loops": 5580,
+    "codegen": 5690,
     "backends/*": 3060,
     "engine": 5475,
     "tensor/*": 7045,
 }
-CORE_BUDGET = 34_880  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_985  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

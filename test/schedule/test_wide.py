@@ -70,3 +70,13 @@ def test_an_array_that_is_gathered_from_is_seen_part_by_part():
     sink = structure_of([empty(*B)[places].uop]).sink
     kernels = [step for step in plan(sink, BOUND).steps if step.op is Ops.KERNEL]
     assert len(kernels) == 11  # and what the numbers come to, once
+
+
+def test_a_gather_under_a_condition_keeps_it_in_each_part():
+    places = empty(3, dtype="int32")
+    gathered = empty(*B).uop.index(places.uop, gate=(places < 5).uop)
+    steps = plan(structure_of([gathered]).sink, BOUND).steps
+    kernels = [step.ast for step in steps if step.ast is not None]
+    reads = [n for ast in kernels for n in ast.toposort() if n.op is Ops.INDEX]
+    gates = {read.src[2].dtype for read in reads if len(read.src) > 2}
+    assert gates == {dtypes.bool}

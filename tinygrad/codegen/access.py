@@ -287,15 +287,13 @@ class Access:
         """The lanes at these positions, counted through all vectors. A shuffle takes two
         vectors."""
         count, both = len(places), 2 * vectors[0].dtype.count
-        found = self.program.picked(
-            vectors[0], vectors[:2][-1], [p if p < both else 0 for p in places]
-        )
+        first, second = vectors[0], vectors[1 % len(vectors)]
+        found = self.program.picked(first, second, [p if p < both else 0 for p in places])
         if len(vectors) <= 2:
             return found
         rest = self._picked_from(vectors[2:], [max(0, p - both) for p in places])
-        return self.program.picked(
-            found, rest, [i + count * (p >= both) for i, p in enumerate(places)]
-        )
+        lanes = [i if p < both else i + count for i, p in enumerate(places)]
+        return self.program.picked(found, rest, lanes)
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether any of its masks is on."""
@@ -506,10 +504,13 @@ def runs_on(mask: UOp | None) -> list[range]:
     if any(lane.op is not Ops.CONST for lane in mask.src):
         return []
     runs: list[range] = []
-    for lane in (i for i, source in enumerate(mask.src) if source.arg):
-        runs.append(range(lane, lane + 1))
-        while len(runs) > 1 and runs[-2].stop == runs[-1].start and len(runs[-2]) == len(runs[-1]):
-            runs[-2:] = [range(runs[-2].start, runs[-1].stop)]
+    for lane, source in enumerate(mask.src):
+        if not source.arg:
+            continue
+        last = range(lane, lane + 1)
+        while runs and runs[-1].stop == last.start and len(runs[-1]) == len(last):
+            last = range(runs.pop().start, last.stop)
+        runs.append(last)
     return runs
 
 

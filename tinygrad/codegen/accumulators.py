@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.access import around
+from tinygrad.codegen.clipping import Leaves, Store
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
@@ -46,7 +47,8 @@ class Accumulators:
         self.value, self.factor, own = term_of(node), factor_of(node), own_ranges(node)
         self.unrolled = [r for r in own if role_of(r) == "UNROLL"]
         self.outs = evaluator.copies_of(node.ranges, {}, WRITTEN_OUT if self.is_tiled else APART)
-        self.spread = evaluator.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
+        spread = [r for r in own if role_of(r) == "SPREAD"]
+        self.spread = evaluator.copies_of(spread, {})
         self.keys: list[Copies] = [{**out, **turn} for out in self.outs for turn in self.spread]
         self.lanes = next((r for r in own if role_of(r) == "VECTOR"), None)
         self.width = self._width()
@@ -189,8 +191,8 @@ class StagedSums:
     def starting(self) -> Put:
         """The leaf that initialises the stages before the first turn."""
         empty = identity(self.reduce.arg, self.reduce.dtype)
-        starts = [(each, self.offset, empty) for each in self.held]
-        return Put(self.evaluator, starts, self.own, padded=True)
+        starts = [Store(each, self.offset, empty) for each in self.held]
+        return Put(self.evaluator, Leaves(self.own, starts), padded=True)
 
     def take(self, values: Values) -> Values:
         """Emits the leaf that takes in the values of one turn of the loops."""

@@ -64,10 +64,9 @@ class Ahead(ABC):
         self.stages = [fill.stage for fill in fills]
         self.slots = list(map(slot_of, self.stages))
         self.depth = min(int(option(stage, "depth")) for stage in self.stages)
-        rest: list[Item] = [each for each in item.items if each not in fills]
-        self.rest = rest
-        self.late = self.depth > 2 and all(isinstance(each, Leaf) for each in rest)
-        self.late = self.late and all(map(is_swizzled, self.stages))
+        self.rest: list[Item] = [each for each in item.items if each not in fills]
+        is_short = all(isinstance(each, Leaf) for each in self.rest)
+        self.late = self.depth > 2 and is_short and all(map(is_swizzled, self.stages))
         self.early = self.depth - 1 - self.late  # turns that are filled before they are read
 
     @abstractmethod

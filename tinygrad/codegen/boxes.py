@@ -96,19 +96,12 @@ def boxes_of(stage: UOp) -> Boxes | None:
     if any(r in term.ranges for term in terms for r in own if term is not r):
         return None
     row = ROW // size  # elements
-    along, across = ([r for r in own if (steps[r] < row) == which] for which in (True, False))
+    along, across = [r for r in own if steps[r] < row], [r for r in own if steps[r] >= row]
     if not across or prod(map(size_of, along)) != row:
         return None
     stride = terms.get(across[0], 0)
     if stride <= 0 or stride * size % STEP or any(terms.get(r, 0) != steps[r] for r in along):
         return None
-    apart, count = list[UOp](), 1
-    for loop in across:
-        follows = (steps[loop], terms.get(loop, 0)) == (count * row, count * stride)
-        if follows and not apart and count * size_of(loop) <= LONGEST:
-            count *= size_of(loop)
-        else:
-            apart.append(loop)
     axes = _bounded(gate_of(value), _axes(terms, constant, stride))
     if axes is None or any(axis.stride * size % STEP for axis in axes[1:]):
         return None
@@ -116,6 +109,14 @@ def boxes_of(stage: UOp) -> Boxes | None:
     spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
     if last >= value.src[0].arg[1] or any(low < 0 or high >= WIDEST for low, high in spans):
         return None
+    count = 1  # rows of a box: of the innermost loops, if they follow each other in both places
+    apart = list[UOp]()
+    for loop in across:
+        follows = (steps[loop], terms.get(loop, 0)) == (count * row, count * stride)
+        if follows and not apart and count * size_of(loop) <= LONGEST:
+            count *= size_of(loop)
+        else:
+            apart.append(loop)
     shape = (row, count, *(1 for _ in axes[2:]))
     return Boxes(stage, value.src[0], tuple(axes), shape, tuple(apart))
 

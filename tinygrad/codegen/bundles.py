@@ -67,7 +67,6 @@ def shared(bundle: UOp, target: Target) -> list[tuple[UOp, tuple[Member, ...]]]:
 
 def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
     """The functions of a bundle, as few as possible."""
-    first = 1 + max(slot for _, slots, _ in bundle.arg for slot in slots)
     together: list[list[Part]] = []
     apart: list[tuple[Part, Member]] = []
     for part in parts:
@@ -78,20 +77,17 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
         if room is None:
             together.append(room := [])
         room.append(part)
-    name, colored = (
-        bundle_name(bundle, n) for n in (parts[0].lowered.name, parts[0].lowered.colored)
-    )
-    phases = [
-        _Function(name + (f"_{i}" if i else ""), several, target).phase()
-        for i, several in enumerate(together)
-    ]
+    first = parts[0].lowered
+    name, colored = (bundle_name(bundle, given) for given in (first.name, first.colored))
+    phases = []
+    for i, several in enumerate(together):
+        phases.append(_Function(f"{name}_{i}" if i else name, several, target).phase())
     temporaries: list[int] = []
+    used = 1 + max(slot for _, own, _ in bundle.arg for slot in own)  # temporaries follow
     for nth, (part, member) in enumerate(apart):
-        own = range(
-            first + len(temporaries), first + len(temporaries) + len(part.lowered.temporaries)
-        )
-        temporaries += part.lowered.temporaries
-        whole = Member((*member.slots, *own), member.values)
+        begin, own = used + len(temporaries), part.lowered.temporaries
+        temporaries += own
+        whole = Member((*member.slots, *range(begin, begin + len(own))), member.values)
         for phase in part.lowered.phases:
             single = replace(part, lowered=replace(part.lowered, phases=(phase,)), members=(whole,))
             phases.append(_Function(f"{phase.name}_of{nth}", [single], target).phase())

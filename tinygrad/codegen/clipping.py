@@ -10,39 +10,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tinygrad.loops.layout import role_of, size_of
+from tinygrad.loops.layout import element, flat_offset, role_of, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-Store = tuple[UOp, UOp, UOp]
-"""(memory, offset, value)"""
+
+class Store(NamedTuple):
+    """`value` is written to `memory`, a PARAM or STAGE, at `offset`."""
+
+    memory: UOp
+    offset: UOp
+    value: UOp
+
+
+class Leaves(NamedTuple):
+    """The stores for all turns of these loops."""
+
+    own: Sequence[UOp]
+    stores: Sequence[Store]
+
+    @property
+    def values(self) -> list[UOp]:
+        """What is computed for the stores."""
+        return [value for store in self.stores for value in (store.offset, store.value)]
+
+
+def fill_of(stage: UOp) -> Store:
+    """The store that fills a stage."""
+    return Store(stage, flat_offset(element(stage)), stage.src[0])
 
 
 @dataclass(frozen=True)
 class Arms:
     """A task runs only if no `inside` is negative. If no `margins` are negative either, it runs
-    `whole`, that is, the nest over `own`, which has none of these limits. Task loops that had a
-    limit are other nodes there; `renamed` maps them."""
+    `whole`, which has none of these limits. Task loops that had a limit are other nodes there;
+    `renamed` maps them."""
 
     inside: tuple[UOp, ...]
     margins: tuple[UOp, ...]
-    own: list[UOp]
-    stores: list[Store]
+    whole: Leaves
     renamed: dict[UOp, UOp]
 
 
-def arms_of(own: Sequence[UOp], stores: Sequence[Store]) -> Arms | None:
+def arms_of(leaves: Leaves) -> Arms | None:
     """How tasks of a nest differ by the limits that variables set; None if they don't."""
-    tasks = {r for r in own if role_of(r) == "PARALLEL"}
+    tasks = {r for r in leaves.own if role_of(r) == "PARALLEL"}
     inside: list[UOp] = []
     margins: list[UOp] = []
     free: dict[UOp, UOp] = {}
-    stop = {n for n in _nodes(own, stores, ()) if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"}
-    for loop in _nodes(own, stores, stop):
+    stop = {n for n in _nodes(leaves, ()) if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"}
+    for loop in _nodes(leaves, stop):
         if loop.op is not Ops.RANGE:
             continue
         kept: list[UOp] = []
@@ -57,18 +79,17 @@ def arms_of(own: Sequence[UOp], stores: Sequence[Store]) -> Arms | None:
     if not free:
         return None
     changes = {**{stage: stage for stage in stop}, **free}
-    return Arms(
-        tuple(inside),
-        tuple(margins),
-        [free.get(r, r) for r in own],
-        [(memory, replaced(at, changes), replaced(value, changes)) for memory, at, value in stores],
-        {loop: free[loop] for loop in free.keys() & tasks},
-    )
+    stores = [
+        Store(memory, replaced(offset, changes), replaced(value, changes))
+        for memory, offset, value in leaves.stores
+    ]
+    whole = Leaves([free.get(r, r) for r in leaves.own], stores)
+    renamed = {loop: free[loop] for loop in free.keys() & tasks}
+    return Arms(tuple(inside), tuple(margins), whole, renamed)
 
 
-def _nodes(own: Sequence[UOp], stores: Sequence[Store], stop: Iterable[UOp]) -> list[UOp]:
-    values = [v for _, offset, value in stores for v in (offset, value)]
-    return UOp.sink(*own, *values).toposort(stop=frozenset(stop))
+def _nodes(leaves: Leaves, stop: Iterable[UOp]) -> list[UOp]:
+    return UOp.sink(*leaves.own, *leaves.values).toposort(stop=frozenset(stop))
 
 
 def _margin(loop: UOp, limit: UOp, tasks: set[UOp]) -> UOp | None:

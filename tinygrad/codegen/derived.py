@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import Ops, unsigned_of
 
 
 class Writer(Protocol):
@@ -36,12 +36,6 @@ def _same(to: Writer, op: Ops, *src: UOp) -> UOp:
 
 def _test(to: Writer, op: Ops, *src: UOp) -> UOp:
     return to.add(op, dtypes.bool.vec(src[0].dtype.count), src)
-
-
-def bits_of(dtype: DType) -> DType:
-    """The unsigned integer of a dtype's size, with as many lanes."""
-    size = dtype.scalar().itemsize
-    return next(d for d in dtypes.uints if d.itemsize == size).vec(dtype.count)
 
 
 def _known(value: UOp) -> ConstType | None:
@@ -71,11 +65,10 @@ def _larger(to: Writer, a: UOp, b: UOp) -> UOp:
     found = _same(to, Ops.WHERE, _test(to, Ops.CMPLT, a, b), b, a)
     if not dtypes.is_float(a.dtype.scalar()):
         return found
-    known = [value for value in map(_known, (a, b)) if value is not None]
-    if not any(known):  # with a constant other than 0, two zeros can't meet
-        bits = bits_of(a.dtype)
-        pair = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
-        both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, *pair),))
+    if not (_known(a) or _known(b)):  # with a constant other than 0, two zeros can't meet
+        bits = unsigned_of(a.dtype)
+        first, second = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
+        both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, first, second),))
         found = _same(to, Ops.WHERE, _test(to, Ops.CMPNE, a, b), found, both)
     return _same(to, Ops.WHERE, _test(to, Ops.CMPNE, b, b), b, found)
 
@@ -101,7 +94,7 @@ def _shift_left(to: Writer, a: UOp, n: UOp) -> UOp:
 
 def _shift_right(to: Writer, a: UOp, n: UOp) -> UOp:
     """A shift of the unsigned number; for a negative a, ~(~a >> n)."""
-    bits = bits_of(a.dtype)
+    bits = unsigned_of(a.dtype)
     power = _power_of_two(to, n, bits)
     if dtypes.is_unsigned(a.dtype.scalar()):
         return _same(to, Ops.IDIV, a, power)

@@ -12,14 +12,13 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
 from tinygrad.codegen.ahead import ahead_of, filled_ahead
+from tinygrad.codegen.clipping import Leaves, fill_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Put
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import (
     accumulates,
-    element,
-    flat_offset,
     name_of,
     overlaps,
     own_ranges,
@@ -222,5 +221,5 @@ class Expansion:
             self._walk(item.start, [], sums.starting())
             self._walk(item.items, [], sums.take)
             return
-        store, own = (stage, flat_offset(element(stage)), stage.src[0]), own_ranges(stage)
-        self._walk(item.items, [], Put(self.evaluator, [store], own, padded=not overlaps(stage)))
+        leaves = Leaves(own_ranges(stage), [fill_of(stage)])
+        self._walk(item.items, [], Put(self.evaluator, leaves, padded=not overlaps(stage)))

@@ -129,16 +129,18 @@ _PURE = GroupOp.Elementwise | {Ops.VECTORIZE}  # dropped, if only a FAULT used i
 def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
     """An unsigned number, the CONST that it must be below, and a mask: if this is the FAULT's
     condition, and the number is all that it reports."""
-    _, failed, *told = fault.src
+    _, failed, *reported = fault.src
     failed, mask = failed.src if failed.op is Ops.AND else (failed, None)
-    if failed.op is not Ops.CMPNE or failed.src[0].op is not Ops.CMPLT or len(told) != 1:
+    if failed.op is not Ops.CMPNE or failed.src[0].op is not Ops.CMPLT or len(reported) != 1:
         return None
     number, limit = failed.src[0].src
     limit = limit.src[0] if limit.op is Ops.VECTORIZE else limit
-    is_told = number in told or (told[0].op is Ops.CAST and told[0].src[0] is number)
-    same_bits = told[0].dtype.itemsize == number.dtype.itemsize
-    is_limit = dtypes.is_unsigned(number.dtype) and limit.op is Ops.CONST and limit.arg > 0
-    return (number, limit, mask) if is_told and same_bits and is_limit else None
+    if not dtypes.is_unsigned(number.dtype) or limit.op is not Ops.CONST or limit.arg <= 0:
+        return None
+    (told,) = reported
+    is_number = told is number or (told.op is Ops.CAST and told.src[0] is number)
+    same_bits = told.dtype.itemsize == number.dtype.itemsize
+    return (number, limit, mask) if is_number and same_bits else None
 
 
 @dataclass
@@ -174,26 +176,36 @@ class _Gathering:
             self.out.append(node)
 
     def _waits(self) -> bool:
-        inside = self.open[-1:]
-        return any(each.start is None or each.start.op is Ops.RANGE for each in inside)
+        """Whether what happens here is reported later: not inside a branch, nor at the end."""
+        if not self.open:
+            return False
+        start = self.open[-1].start
+        return start is None or start.op is Ops.RANGE
 
     def _remember(self, fault: UOp) -> None:
         """Adds what this FAULT reports to the values of its kind."""
+        compared = _comparison(fault)
+        if compared is not None:
+            self._remember_largest(fault, *compared)
+            return
         words, failed, *numbers = fault.src
-        if (compared := _comparison(fault)) is not None:
-            number, limit, mask = compared
-            kind = UOp(Ops.FAULT, dtypes.void, (words, limit), (fault.arg, numbers[0].dtype))
-            (largest,) = self._before(kind, (number,))
-            chosen = self._node(Ops.CMPLT, failed.dtype, largest, number)
-            chosen = chosen if mask is None else self._node(Ops.AND, failed.dtype, chosen, mask)
-            now = [self._node(Ops.WHERE, number.dtype, chosen, number, largest)]
-        else:
-            kind = UOp(Ops.FAULT, dtypes.void, (words,), fault.arg)
-            one, *olds = self._before(kind, (failed, *numbers))
-            pairs = zip(numbers, olds, strict=True)
-            now = [self._node(Ops.OR, failed.dtype, one, failed)]
-            now += [self._node(Ops.WHERE, new.dtype, failed, new, old) for new, old in pairs]
+        kind = UOp(Ops.FAULT, dtypes.void, (words,), fault.arg)
+        one, *olds = self._before(kind, (failed, *numbers))
+        now = [self._node(Ops.OR, failed.dtype, one, failed)]
+        for number, old in zip(numbers, olds, strict=True):
+            now.append(self._node(Ops.WHERE, number.dtype, failed, number, old))
         self.open[-1].values[kind] = now
+
+    def _remember_largest(self, fault: UOp, number: UOp, limit: UOp, mask: UOp | None) -> None:
+        """Remembers the largest of the numbers that must be below a limit."""
+        words, failed, told = fault.src
+        kind = UOp(Ops.FAULT, dtypes.void, (words, limit), (fault.arg, told.dtype))
+        (largest,) = self._before(kind, (number,))
+        is_larger = self._node(Ops.CMPLT, failed.dtype, largest, number)
+        if mask is not None:
+            is_larger = self._node(Ops.AND, failed.dtype, is_larger, mask)
+        chosen = self._node(Ops.WHERE, number.dtype, is_larger, number, largest)
+        self.open[-1].values[kind] = [chosen]
 
     def _before(self, kind: UOp, remembered: Sequence[UOp]) -> list[UOp]:
         """The remembered values of a kind so far: zeros before its first FAULT."""

@@ -254,10 +254,13 @@ class Integers:
         """An index that differs from lane to lane of `loop`, as int32 if it fits, else as index."""
         memo, key = self.home(node).memo, ("lanes", loop, self.key(node, copies))
         if key not in memo:
-            low, high = self.interval(node, copies)
-            fits = INT32[0] <= low and high <= INT32[1]
-            memo[key] = self._lanes(node, loop, copies, dtypes.int32 if fits else dtypes.index)
+            memo[key] = self._lanes(node, loop, copies, self.kind_of(node, copies))
         return memo[key]
+
+    def kind_of(self, node: UOp, copies: Copies) -> DType:
+        """The dtype of an index in vectors: int32 if it fits, else index."""
+        low, high = self.interval(node, copies)
+        return dtypes.int32 if INT32[0] <= low and high <= INT32[1] else dtypes.index
 
     def _lanes(self, node: UOp, loop: UOp, copies: Copies, kind: DType) -> UOp:
         program, count = self.program, size_of(loop)
@@ -274,13 +277,12 @@ class Integers:
         iota = [UOp.const(kind, begin + step * i) for i in range(count)]
         parts: list[UOp] = []
         if not isinstance(start, int):
-            narrow = start if kind is dtypes.index else program.add(Ops.CAST, kind, (start,))
-            parts.append(program.widen(narrow, count))
+            parts.append(program.widen(self.as_kind(start, kind), count))
         if step or begin or not parts:
             parts.append(program.vector(iota))
         for term, factor in terms.items():
             if loop in term.ranges and term not in known:
-                value = self._as_kind(self.lanes(term, loop, copies), kind)
+                value = self.as_kind(self.lanes(term, loop, copies), kind)
                 if factor != 1:
                     by = program.widen(UOp.const(kind, factor), count)
                     value = program.add(Ops.MUL, dtype, (value, by))
@@ -297,11 +299,11 @@ class Integers:
             return self._divided_lanes(node, loop, copies, dtype)
         if node.op is Ops.CAST:
             source = program.widen(self.evaluate_data(node.src[0], copies), count)
-            return source if source.dtype is dtype else program.add(Ops.CAST, dtype, (source,))
+            return self.as_kind(source, kind)
         sources = []
         for source in node.src:
             if source.dtype is dtypes.index:
-                sources.append(self._as_kind(self.lanes(source, loop, copies), kind))
+                sources.append(self.as_kind(self.lanes(source, loop, copies), kind))
             else:
                 sources.append(program.widen(self.evaluate_data(source, copies), count))
         return program.add(node.op, dtype, tuple(sources), node.arg)
@@ -321,9 +323,10 @@ class Integers:
         if turns and node.op is Ops.IDIV:
             back = program.widen(UOp.const(kind, -turns), dtype.count)
             result = program.add(Ops.ADD, value.dtype, (result, back))
-        return self._as_kind(result, dtype.scalar())
+        return self.as_kind(result, dtype.scalar())
 
-    def _as_kind(self, value: UOp, kind: DType) -> UOp:
+    def as_kind(self, value: UOp, kind: DType) -> UOp:
+        """The value as that dtype, in each lane."""
         if value.dtype.scalar() is kind:
             return value
         return self.program.add(Ops.CAST, kind.vec(value.dtype.count), (value,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.codegen.access import around
-from tinygrad.codegen.clipping import Store
+from tinygrad.codegen.clipping import Leaves, Store
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
@@ -21,25 +21,24 @@ Body = Callable[[Values], Values]
 
 
 class Put:
-    """A leaf that stores (memory, offset, value) for every copy of the loops `own` that it depends
-    on. All values are computed before the first is stored, since one may read what another
-    overwrites. `how` has the options of `Access.store`."""
+    """A leaf that stores for every copy of the loops `own` that a store depends on. All values are
+    computed before the first is stored, since one may read what another overwrites. `how` has the
+    options of `Access.store`."""
 
-    def __init__(
-        self, evaluator: Evaluator, stores: Sequence[Store], own: Sequence[UOp], **how: bool
-    ) -> None:
-        self.evaluator, self.stores, self.own, self.how = evaluator, stores, own, how
-        whole = max((len(offset.ranges) for _, offset, _ in stores), default=0)
-        self.parts = [
-            own if len(offset.ranges) == whole else _depended_on(own, offset, value)
-            for _, offset, value in stores
+    def __init__(self, evaluator: Evaluator, leaves: Leaves, **how: bool) -> None:
+        self.evaluator, self.how = evaluator, how
+        self.own, self.stores = own, stores = leaves
+        whole = max((len(store.offset.ranges) for store in stores), default=0)
+        self.parts = [  # the loops that each store depends on
+            own if len(store.offset.ranges) == whole else _depended_on(own, store)
+            for store in stores
         ]
         memory, _, value = stores[0]
         self.apart = (*own, *around(memory))
         self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.share(memory)
         self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
         self.running: Running | None = None
-        node = running_of([value for _, _, value in stores])
+        node = running_of([store.value for store in stores])
         if node is not None:
             evaluator.running = Running(node, evaluator.program, evaluator.combiner)
             self.running = evaluator.running
@@ -52,7 +51,7 @@ class Put:
             running.state = list(values)
         if self.is_shared and self.fetched is None:
             for copies in evaluator.copies_of(self.apart, {}):  # all are requested before any wait
-                evaluator.evaluate(self.stores[0][2], copies)
+                evaluator.evaluate(self.stores[0].value, copies)
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
             if not evaluator.integers.is_out(_copied(self.own), copies):
                 self._put(copies)
@@ -67,17 +66,17 @@ class Put:
             if evaluator.access.fetch(memory, offset, self.fetched, copies, tuple(self.own)):
                 return
         if any(role_of(r) == "TILE" for r in self.own):
-            self._put_tile(*self.stores[0], copies)
+            self._put_tile(self.stores[0], copies)
             return
-        made = [evaluator.evaluate(value, copies) for _, _, value in self.stores]
+        made = [evaluator.evaluate(store.value, copies) for store in self.stores]
         only = evaluator.lanes.first_of(self.apart)
         for (memory, offset, _), value, part in zip(self.stores, made, self.parts, strict=True):
             if not any(copies.get(r) for r in self.own if r not in part):
                 evaluator.access.store(memory, offset, value, copies, part, only=only, **self.how)
 
-    def _put_tile(self, memory: UOp, offset: UOp, value: UOp, copies: Copies) -> None:
+    def _put_tile(self, store: Store, copies: Copies) -> None:
         """Stores all turns of these loops at once to a stage in a matrix unit's order."""
-        evaluator = self.evaluator
+        evaluator, (memory, offset, value) = self.evaluator, store
         merged = [r for r in self.own if role_of(r) in MERGED]
         tiles = evaluator.access.layout(memory, offset, merged)
         made = evaluator.recalled(value, copies)
@@ -99,13 +98,16 @@ def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
     run one after the other, and each reads what those before it stored."""
     if all(role_of(r) != "ORDERED" for r in own):
         return False
-    lanes = [r for r in own if role_of(r) == "VECTOR"]
-    terms = [affine(offset)[0] for _, offset, _ in stores]
-    return any([t for t in each if loop in t.ranges] != [loop] for each in terms for loop in lanes)
+    for loop in own:
+        for store in stores if role_of(loop) == "VECTOR" else ():
+            terms, _ = affine(store.offset)
+            if [term for term in terms if loop in term.ranges] != [loop]:
+                return True
+    return False
 
 
-def _depended_on(own: Sequence[UOp], offset: UOp, value: UOp) -> list[UOp]:
-    return [r for r in own if r in offset.ranges or r in value.ranges]
+def _depended_on(own: Sequence[UOp], store: Store) -> list[UOp]:
+    return [r for r in own if r in store.offset.ranges or r in store.value.ranges]
 
 
 def _copied(ranges: Iterable[UOp]) -> list[UOp]:

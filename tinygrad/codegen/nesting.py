@@ -321,13 +321,14 @@ class NestBuilder:
     def _pieces(self, work: Work, low: int, high: int) -> list[Interval]:
         """The turns of a loop, cut where reads begin or cease to be masked. If that gives several
         pieces, a clipped last turn becomes a piece of its own."""
-        loop, values, key = work.loops[0], work.needs, (work.needs, work.kind)
+        loop, values = work.loops[0], work.needs
+        key = values, work.kind
         if key not in self._guards:
             self._guards[key] = guards_of(values, work.is_stored)
         found = pieces(loop, (low, high), self._guards[key], self.open.known())
         if len(found) > 1 and self._last_turn_is_clipped(loop, low, high, values):
             begin, end = found.pop()
-            found += [(begin, end - 1)] * (begin < end) + [(end, end)]
+            found += [(begin, end - 1), (end, end)] if begin < end else [(end, end)]
         return found if self.copies + len(found) <= MOST_COPIES else [(low, high)]
 
     def _last_turn_is_clipped(self, loop: UOp, low: int, high: int, values: Sequence[UOp]) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK
-from tinygrad.codegen.clipping import Arms, Store, arms_of
+from tinygrad.codegen.clipping import Arms, Leaves, Store, arms_of, fill_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import after_loops, guarded
@@ -24,11 +24,9 @@ from tinygrad.codegen.numbers.words import in_words
 from tinygrad.codegen.portions import portions
 from tinygrad.codegen.reduce import block_sums
 from tinygrad.loops.layout import (
-    element,
     elements,
     fact,
     fill_order,
-    flat_offset,
     name_of,
     nodes_of,
     overlaps,
@@ -61,13 +59,6 @@ LINEAR_PASSES: tuple[LinearPass, ...] = (
     ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
 )
 """Linear program to linear program, for targets that need it."""
-
-
-class Leaves(NamedTuple):
-    """The stores for all turns of these loops."""
-
-    own: list[UOp]
-    stores: list[Store]
 
 
 @dataclass(frozen=True)
@@ -160,16 +151,9 @@ class _Lowering:
     def run(self) -> Lowered:
         phases = []
         for stage in self.staged:
-            stores = [(stage, flat_offset(element(stage)), stage.src[0])]
-            leaves = {"fill": Leaves(fill_order(stage), stores)}
+            leaves = {"fill": Leaves(fill_order(stage), [fill_of(stage)])}
             phases.append(self._phase(f"_{stage.arg[0]}", leaves, False))
-        leaves = {
-            kind: Leaves(
-                list(own_ranges(stores[0])),
-                [(s.src[0].src[0], s.src[0].src[1], s.src[1]) for s in stores],
-            )
-            for kind, stores in stores_of(self.kernel).items()
-        }
+        leaves = {kind: _leaves_of(stores) for kind, stores in stores_of(self.kernel).items()}
         stream = self.kernel.src[0].arg == "nontemporal"
         phases.append(self._phase("", leaves, stream))
         temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
@@ -183,31 +167,31 @@ class _Lowering:
         )
 
     def _phase(self, suffix: str, leaves: dict[str, Leaves], stream: bool) -> Phase:
-        (kind, (own, stores)), *others = leaves.items()
-        tasks = [r for r in own if role_of(r) == "PARALLEL"]
+        (kind, first), *others = leaves.items()
+        tasks = [r for r in first.own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
-        arms = arms_of(own, stores) if count > 1 and not others else None
-        written = [store for each in leaves.values() for store in each.stores]
-        evaluator = self._evaluator(_written([*written, *(arms.stores if arms else ())]))
+        arms = arms_of(first) if count > 1 and not others else None
+        stores = [store for each in leaves.values() for store in each.stores]
+        stores += [] if arms is None else arms.whole.stores
+        evaluator = self._evaluator(_written(stores))
         expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         _open_tasks(expansion, tasks, grid, count)
-        padded = kind == "fill" and not overlaps(stores[0][0])
+        padded = kind == "fill" and not overlaps(stores[0].memory)
 
-        def run(own: list[UOp], stores: list[Store]) -> str:
-            all_leaves = {**leaves, kind: Leaves(own, stores)}
+        def run(first: Leaves) -> str:
+            nests = {**leaves, kind: first}
             nest = NestBuilder(self.kernel).build(
-                (own, [v for _, offset, value in stores for v in (offset, value)], kind)
-                for kind, (own, stores) in all_leaves.items()
+                (each.own, each.values, kind) for kind, each in nests.items()
             )
             bodies = {
-                kind: Put(evaluator, stores, own, padded=padded, nontemporal=stream)
-                for kind, (own, stores) in all_leaves.items()
+                kind: Put(evaluator, each, padded=padded, nontemporal=stream)
+                for kind, each in nests.items()
             }
             expansion.run(nest, bodies)
             return text(nest)
 
-        lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
+        lines = run(first) if arms is None else _in_arms(expansion, arms, run, first)
         listed = self._listed(program)
         vars(evaluator).clear()  # its parts know it: they would wait for the garbage collector
         scratch = self._scratch(listed)
@@ -219,7 +203,7 @@ class _Lowering:
             self.block.shape,
             scratch,
             buffers,
-            f"{kind} over {axes(own)}\n{lines}",
+            f"{kind} over {axes(first.own)}\n{lines}",
             _ends(tasks),
         )
 
@@ -257,13 +241,16 @@ def _ends(tasks: list[UOp]) -> tuple[UOp, ...]:
     return tuple(end for end in counted[0].src[1:] if not end.ranges)
 
 
-def _in_arms(
-    expansion: Expansion,
-    arms: Arms,
-    run: Callable[[list[UOp], list[Store]], str],
-    own: list[UOp],
-    stores: list[Store],
-) -> str:
+def _leaves_of(stores: Sequence[UOp]) -> Leaves:
+    """STOREs that have the same loops."""
+    places = [(store.src[0], store.src[1]) for store in stores]
+    return Leaves(
+        list(own_ranges(stores[0])),
+        [Store(place.src[0], place.src[1], value) for place, value in places],
+    )
+
+
+def _in_arms(expansion: Expansion, arms: Arms, run: Callable[[Leaves], str], masked: Leaves) -> str:
     """Tasks within a variable's limit run without masks, those that it cuts run with masks. Lanes
     of groups all run with masks, since they synchronise in one place."""
     program, groups = expansion.program, expansion.evaluator.target.has_groups
@@ -273,13 +260,13 @@ def _in_arms(
     if inside is not None:
         program.open_branch(inside)
     if groups:
-        return run(own, stores)
+        return run(masked)
     if whole is None:
-        return run(arms.own, arms.stores)
+        return run(arms.whole)
     with program.branch(whole):
-        lines = run(arms.own, arms.stores)
+        lines = run(arms.whole)
     program.open_branch(program.test(Ops.CMPEQ, whole, FALSE))
-    return f"{lines}\na task that a variable cuts:\n{run(own, stores)}"
+    return f"{lines}\na task that a variable cuts:\n{run(masked)}"
 
 
 FALSE = UOp.const(dtypes.bool, False)
@@ -370,10 +357,12 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
     axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
     axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
     several = [axis for axis in axes if size_of(axis[0]) > 1] or axes[:1]
-    sizes = [(str(size_of(r)), _color(r, is_reduced)) for r, is_reduced in several]
-    head = "r" if reduced else "E"
-    plain = "_".join([head, *(size for size, _ in sizes)])
-    return plain, "_".join([head, *(colored(size, color) for size, color in sizes)])
+    plain = colors = "r" if reduced else "E"
+    for loop, is_reduced in several:
+        size = str(size_of(loop))
+        plain += f"_{size}"
+        colors += f"_{colored(size, _color(loop, is_reduced))}"
+    return plain, colors
 
 
 def bundle_name(bundle: UOp, first: str) -> str:

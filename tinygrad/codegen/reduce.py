@@ -115,11 +115,13 @@ class Combiner:
         total, error, value = self.program.joined(total, error, value)
         value = self.combine("add", value, error)
         following = self.combine("add", total, value)
-        lost = self._minus(value, self._minus(following, total))
-        zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), lost.dtype.count)
+        added = self._minus(following, total)
+        lost = self._minus(value, added)
+        count = lost.dtype.count
+        zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), count)
         # known before `lost` is, so that the next turn does not wait for the test
         nothing = self._minus(following, following)
-        is_finite = self.program.add(Ops.CMPEQ, dtypes.bool.vec(lost.dtype.count), (nothing, zero))
+        is_finite = self.program.add(Ops.CMPEQ, dtypes.bool.vec(count), (nothing, zero))
         return following, self.program.add(Ops.WHERE, lost.dtype, (is_finite, lost, zero))
 
     def _minus(self, a: UOp, b: UOp) -> UOp:
@@ -130,8 +132,9 @@ class Combiner:
 def _is_nothing(a: UOp, b: UOp) -> bool:
     """Whether a product is 0 because `a` is a read whose gate is off, and b can't be NaN or
     infinite."""
-    is_zero, is_flag = a.op is Ops.CONST and not a.arg, b.op is Ops.CAST
-    return is_zero and (b is a or (is_flag and dtypes.is_bool(b.src[0].dtype)))
+    if a.op is not Ops.CONST or a.arg:
+        return False
+    return b is a or (b.op is Ops.CAST and dtypes.is_bool(b.src[0].dtype))
 
 
 def is_compensated(node: UOp) -> bool:
@@ -193,8 +196,8 @@ def _blocked(kernel: UOp, node: UOp) -> UOp:
         turns *= size_of(inner[-1])
     if 2 * turns > block or not loops:
         return _nested(kernel, node, inner)
-    loop, factor = loops[-1], block // turns
-    factor = _factor(size_of(loop), factor)
+    loop = loops[-1]
+    factor = _factor(size_of(loop), block // turns)
     piece = f"{name_of(loop)}.block"
     if factor > WRITTEN_OUT or size_of(loop) % factor:
         return split(kernel, name_of(loop), factor, piece)
@@ -218,11 +221,13 @@ def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
     free = {r: r.with_src(r.src[:1]) for r in outside if not r.ranges.isdisjoint(inside)}
     changes: dict[UOp, UOp] = {}
     for each in _in_registers(kernel):
-        if own_ranges(each) == own:
-            sums = replaced(each.src[0], changes)
-            for lanes, limit in ((r, limit) for r in free for limit in r.src[1:]):
+        if own_ranges(each) != own:
+            continue
+        sums = replaced(each.src[0], changes)
+        for lanes in free:
+            for limit in lanes.src[1:]:
                 sums = within(each, sums, lanes, limit)
-            if inside:
-                sums = UOp(Ops.REDUCE, each.dtype, (sums, *inside), each.arg, "block")
-            changes[each] = UOp(Ops.REDUCE, each.dtype, (sums, *outside), each.arg, "blocks")
+        if inside:
+            sums = UOp(Ops.REDUCE, each.dtype, (sums, *inside), each.arg, "block")
+        changes[each] = UOp(Ops.REDUCE, each.dtype, (sums, *outside), each.arg, "blocks")
     return replaced(kernel.substitute(changes), free)

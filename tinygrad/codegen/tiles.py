@@ -7,14 +7,15 @@ from vectors over one loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from operator import mul
 from typing import Protocol
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import post_order, prod
 from tinygrad.codegen.access import Access
-from tinygrad.codegen.index import INT32, Copies, Integers
+from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
     fills_itself,
@@ -57,14 +58,14 @@ class Tiles:
 
     def dot(self, reduce: UOp, total: UOp, copies: Copies) -> UOp:
         """A REDUCE's accumulator, after its unit has taken in the products of the TILE loops."""
-        product_ = reduce.src[0]
-        first, second = product_.src
+        (wmma, *_) = reduce.src
+        first, second = wmma.src
         depth = tuple(r for r in own_ranges(reduce) if role_of(r) == "TILE")
         rows, columns = (_free(x, (*depth, *copies)) for x in (first, second))
         a = self.vector(first, copies, (*rows, *depth))
-        words = len(depth) - (UNITS[product_.arg].pack > 1)
+        words = len(depth) - (UNITS[wmma.arg].pack > 1)  # loops outside of a packed word
         b = self.vector(second, copies, (*depth[:words], *columns, *depth[words:]))
-        return self.program.add(Ops.WMMA, total.dtype, (a, b, total), product_.arg)
+        return self.program.add(Ops.WMMA, total.dtype, (a, b, total), wmma.arg)
 
     def width(self, reduce: UOp) -> int:
         """Lanes of the accumulator of a REDUCE that a unit computes."""
@@ -128,15 +129,16 @@ class Tiles:
         access, gate = self.owner.access, gate_of(read)
         if not access.is_row_major(read, tiles):
             return None
-        mask, ends = access.outside_of(read, copies, tiles)
-        for condition in (*ends, *(() if gate is None else (gate,))):
+        mask, conditions = access.outside_of(read, copies, tiles)
+        for condition in conditions if gate is None else (*conditions, gate):
             found = self.vector(condition, copies, tiles)
-            true = found.op is Ops.VECTORIZE and all(s.op is Ops.CONST and s.arg for s in found.src)
-            mask = mask if true else self.program.both(mask, found)
+            if not _is_on(found):
+                mask = self.program.both(mask, found)
         return access.load_tile(read, copies, tiles, mask)
 
     def _compared(self, node: UOp, copies: Copies, tiles: Loops) -> UOp | None:
-        """A comparison of indices for each turn."""
+        """A comparison of indices for each turn; None if it isn't a sum over counters of `tiles`
+        and what is the same in all turns."""
         integers, program = self.integers, self.program
         if node.op not in GroupOp.Comparison or node.src[0].dtype is not dtypes.index:
             return None
@@ -147,18 +149,17 @@ class Tiles:
         terms, constant = integers.form(difference)
         if any(t not in tiles and not t.ranges.isdisjoint(tiles) for t in terms):
             return None
-        low, high = integers.interval(difference, copies)
-        kind = dtypes.int32 if INT32[0] <= low and high <= INT32[1] else dtypes.index
+        factors = [terms.get(r, 0) for r in tiles]
+        steps = [sum(map(mul, factors, turn)) for turn in _turns(tiles)]
         fixed = {t: k for t, k in terms.items() if t not in tiles}
         start = integers.total(fixed, constant, copies)
-        turns = product(*(range(size_of(r)) for r in tiles))
-        steps = [sum(terms.get(r, 0) * i for r, i in zip(tiles, t, strict=True)) for t in turns]
         if isinstance(start, int):
             each = [evaluate(node.op, dtypes.bool, start + step, 0) for step in steps]
             return program.vector([UOp.const(dtypes.bool, one) for one in each])
+        kind = integers.kind_of(difference, copies)
         value = program.vector([UOp.const(kind, step) for step in steps])
-        narrow = start if kind is dtypes.index else program.add(Ops.CAST, kind, (start,))
-        value = program.add(Ops.ADD, value.dtype, program.joined(value, narrow))
+        begin = integers.as_kind(start, kind)
+        value = program.add(Ops.ADD, value.dtype, program.joined(value, begin))
         zero = program.widen(UOp.const(kind, 0), len(steps))
         return program.add(node.op, dtypes.bool.vec(len(steps)), (value, zero))
 
@@ -168,9 +169,7 @@ class Tiles:
         """Vectors over the VECTOR loop (or scalars), one for each turn of the TILE loops."""
         loop = next((r for r in tiles if role_of(r) == "VECTOR"), None)
         others = tuple(r for r in tiles if r is not loop)
-        turns = product(*(range(size_of(r)) for r in others))
-        each = [{**copies, **dict(zip(others, turn, strict=True))} for turn in turns]
-        parts = [self.owner.evaluate(node, one) for one in each]
+        parts = [self.owner.evaluate(node, each) for each in _copies(copies, others)]
         if loop is None:
             return self.program.vector(parts)
         assert tiles[0] is loop, "what is put together has its vector outermost"
@@ -217,9 +216,7 @@ class Tiles:
         found = self._loaded(read, copies, (along, *inner))
         if found is not None:
             return found
-        turns = product(*(range(size_of(r)) for r in inner))
-        each = [{**copies, **dict(zip(inner, turn, strict=True))} for turn in turns]
-        parts = [self._loaded(read, one, (along,)) for one in each]
+        parts = [self._loaded(read, each, (along,)) for each in _copies(copies, inner)]
         return None if None in parts else self._interleaved([p for p in parts if p is not None])
 
 
@@ -228,6 +225,21 @@ _WORDS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64
 
 def _count(tiles: Iterable[UOp]) -> int:
     return int(prod(size_of(r) for r in tiles))
+
+
+def _turns(tiles: Iterable[UOp]) -> Iterator[tuple[int, ...]]:
+    """All turns of these loops, those of the last one fastest."""
+    return product(*(range(size_of(r)) for r in tiles))
+
+
+def _copies(copies: Copies, tiles: Loops) -> list[Copies]:
+    """These copies in each turn of the loops."""
+    return [{**copies, **dict(zip(tiles, turn, strict=True))} for turn in _turns(tiles)]
+
+
+def _is_on(mask: UOp) -> bool:
+    """Whether a mask is known to be on in all lanes."""
+    return mask.op is Ops.VECTORIZE and all(s.op is Ops.CONST and s.arg for s in mask.src)
 
 
 def _free(node: UOp, bound: Iterable[UOp]) -> Loops:

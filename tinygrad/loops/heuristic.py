@@ -110,10 +110,12 @@ def _show_bounds(plan: Plan) -> None:
 
 
 def _hidden(plan: Plan) -> tuple[UOp, int] | None:
+    """A loop of which kept stages use the quotient or remainder, in a mask or where they are read,
+    and the divisor."""
     kept = [plan.stages[name] for name in plan.kept]
-    seen = [n for stage in kept for n in stage.src[0].toposort() if n.op is Ops.CMPLT]
-    seen += [at for n in reads_of(plan.nodes) if n.src[0] in kept for at in indices(n)]
-    for loop, divisor in divisions(n for one in seen for n in one.toposort()):
+    used = [n for stage in kept for n in stage.src[0].toposort() if n.op is Ops.CMPLT]
+    used += [at for n in reads_of(plan.nodes) if n.src[0] in kept for at in indices(n)]
+    for loop, divisor in divisions(n for one in used for n in one.toposort()):
         if loop.op is Ops.RANGE and size_of(loop) > divisor and size_of(loop) % divisor == 0:
             return loop, divisor
     return None
@@ -197,13 +199,13 @@ def _stream_large_outputs(plan: Plan) -> None:
     """Writes large outputs past the caches. An output larger than the caches is evicted before it
     is read again, so a kernel that touches more than half of the shared cache should leave little
     of its results there."""
-    stores = plan.kernel.src
+    stores, target = plan.kernel.src, plan.target
     written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
-    slots = {s.src[0].src[0] for s in stores}
-    read_back = any(n.src[0] in slots for s in stores for n in reads_of(s.src[1].toposort()))
-    is_large = written >= 2 * plan.target.cache_l2
-    is_large = is_large and 2 * estimate(plan.kernel).bytes > plan.target.cache_l3
-    if is_large and not read_back and all(map(_fills_lines, stores)):
+    if written < 2 * target.cache_l2 or 2 * estimate(plan.kernel).bytes <= target.cache_l3:
+        return
+    outputs = {s.src[0].src[0] for s in stores}
+    read_back = any(n.src[0] in outputs for s in stores for n in reads_of(s.src[1].toposort()))
+    if not read_back and all(map(_fills_lines, stores)):
         plan.do("stream")
 
 

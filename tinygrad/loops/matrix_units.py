@@ -211,9 +211,14 @@ def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixU
     """The units that the target has for these operands, the largest first; those that take `a` as
     it is come before those that need it shifted."""
     has = {part.removeprefix("+") for part in target.features.split(",")} | target.native
-    present = [row for row in UNITS.values() if row.feature in has]
     warp = target.warp
-    present = [row for row in present if row.lanes == 1 or (warp and row.lanes % warp == 0)]
-    present = [row for row in present if (row.b, row.out) == (b, out)]
-    exact = [row for row in present if row.a is a]
-    return exact + [row for row in present if row.a is SHIFTED.get(a)]
+    exact, shifted = [], []
+    for row in UNITS.values():
+        fits_warp = row.lanes == 1 or (warp and row.lanes % warp == 0)
+        if row.feature not in has or not fits_warp or (row.b, row.out) != (b, out):
+            continue
+        if row.a is a:
+            exact.append(row)
+        elif row.a is SHIFTED.get(a):
+            shifted.append(row)
+    return exact + shifted

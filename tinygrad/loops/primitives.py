@@ -249,14 +249,9 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
         if [n for n in names if n in strict] != strict:
             raise ArgumentError(f"order of the stores: {strict} must stay in this order")
         by_name = {name_of(r): r for r in own}
-        return kernel.with_src(
-            tuple(
-                store.with_src((*store.src[:2], *(by_name[n] for n in names)))
-                if store in moved
-                else store
-                for store in kernel.src
-            )
-        )
+        loops = [by_name[n] for n in names]
+        ordered = {store: store.with_src((*store.src[:2], *loops)) for store in moved}
+        return kernel.with_src(tuple(ordered.get(store, store) for store in kernel.src))
     if owner == "reduce":
         return _ordered_reduction(kernel, names)
     stage = stage_named(kernel, owner)
@@ -474,11 +469,12 @@ def accumulate(kernel: UOp, path: Sequence[int], over: Sequence[str], name: str)
 
 def _renamed(trims: Any, loops: set[str], outer: dict[str, str]) -> Any:
     """Bounds of these loops, with outer loops renamed."""
-    return tuple(
-        (loop, (tuple((outer.get(n, n), k) for n, k in terms), d, f) if loop in loops else bound)
-        for loop, bound in trims
-        for terms, d, f in (bound,)
-    )
+    found = []
+    for loop, (terms, constant, factor) in trims:
+        if loop in loops:
+            terms = tuple((outer.get(name, name), k) for name, k in terms)
+        found.append((loop, (terms, constant, factor)))
+    return tuple(found)
 
 
 def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:

@@ -103,16 +103,17 @@ def _other_cores(target: Target) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _other_groups(target: Target) -> tuple[dict[str, Any], ...]:
+def _other_groups(target: Target) -> Iterator[dict[str, Any]]:
     units = {unit.feature for unit in UNITS.values()}
-    return (
-        *({"native": target.native - {unit}} for unit in sorted(units & target.native)),
-        *({"group_limit": lanes} for lanes in (128, 64, 32) if lanes < target.group_limit),
-        {"vector": target.vector // 2},
-        {"vector": 1},
-        {"registers": target.registers // 2},
-        {"local_memory": target.local_memory // 2},
-    )
+    for unit in sorted(units & target.native):
+        yield {"native": target.native - {unit}}
+    for lanes in (128, 64, 32):
+        if lanes < target.group_limit:
+            yield {"group_limit": lanes}
+    yield {"vector": target.vector // 2}
+    yield {"vector": 1}
+    yield {"registers": target.registers // 2}
+    yield {"local_memory": target.local_memory // 2}
 
 
 # ---- changes of one step -------------------------------------------------------------------------

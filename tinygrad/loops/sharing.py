@@ -234,19 +234,16 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
             products.append(pair)
     if not products:
         return _adjacent_rows(plan, found)
+
+    def counts_rows(row: UOp) -> bool:
+        if row not in value.ranges or row is loop or row in found.twins:
+            return False
+        everywhere = all(row in side.ranges for pair in products for side in pair)
+        return size_of(row) > 1 and role_of(row) == "LOOP" and not everywhere
+
     loops = list(plan.nest("store").loops)
     loops += [r for s in plan.stages.values() for r in own_ranges(s)[:-1]]
-    rows = [
-        q
-        for q in loops
-        if q in value.ranges
-        and q is not loop
-        and q not in found.twins
-        and size_of(q) > 1
-        and role_of(q) == "LOOP"
-        if not all(q in side.ranges for pair in products for side in pair)
-    ]
-    return rows[-1] if rows else None
+    return next(filter(counts_rows, reversed(loops)), None)
 
 
 def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:

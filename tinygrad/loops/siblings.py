@@ -41,14 +41,15 @@ def _best(plan: Plan) -> tuple[Group, Group] | None:
         return None
     most = max(1, plan.target.registers // REGISTERS)
     needs = {loops: _needs(loops, groups) for loops in groups}
-    best: tuple[float, Group, Group] | None = None
+    best: tuple[Group, Group] | None = None
+    largest = 0.0
     for one, other in combinations(groups, 2):
         few = len(groups[one]) + len(groups[other]) <= most
         if few and _alike(one, other, groups) and not _ordered(one, other, needs):
             shared = _shared(one, other, groups)
-            if shared and (best is None or shared > best[0]):
-                best = shared, one, other
-    return None if best is None else best[1:]
+            if shared > largest:
+                best, largest = (one, other), shared
+    return best
 
 
 def _alike(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> bool:
@@ -66,9 +67,8 @@ def _needs(loops: Group, groups: dict[Group, list[UOp]]) -> set[Group]:
 
 def _ordered(one: Group, other: Group, needs: dict[Group, set[Group]]) -> bool:
     """Whether one must be finished before the other starts, directly or by way of other groups."""
-    return other in post_order([one], needs.__getitem__) or (
-        one in post_order([other], needs.__getitem__)
-    )
+    needed_by_one = post_order([one], needs.__getitem__)
+    return other in needed_by_one or one in post_order([other], needs.__getitem__)
 
 
 def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:

@@ -14,7 +14,7 @@ from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import MONOIDS, Ops
+from tinygrad.uop.op import MONOIDS, Ops, unsigned_of
 
 
 def extend(kernel: UOp, name: str, multiple: int) -> UOp:
@@ -190,8 +190,8 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
 def units_of(target: Target, a: UOp, b: UOp, out: DType) -> Iterator[MatrixUnit]:
     """The units that multiply two factors, either as they are or as the values they are CAST
     from."""
-    kinds = [(x.src[0].dtype if x.op is Ops.CAST else x.dtype, x.dtype) for x in (a, b)]
-    for one, other in dict.fromkeys(zip(*kinds, strict=True)):
+    below = tuple(x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b))
+    for one, other in dict.fromkeys((below, (a.dtype, b.dtype))):
         yield from matrix_units(target, one, other, out)
 
 
@@ -212,4 +212,4 @@ def bits_of(value: UOp) -> UOp:
     dtype: DType = value.dtype
     if not dtypes.is_float(dtype):
         return value
-    return value.bitcast(next(d for d in dtypes.uints if d.itemsize == dtype.itemsize))
+    return value.bitcast(unsigned_of(dtype))

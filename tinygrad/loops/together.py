@@ -220,12 +220,15 @@ def _followed(first: UOp, second: UOp, loops: tuple[UOp, ...], power: Power) -> 
     most = first.src[0].reduce("max", *loops[1:])
     now = UOp(Ops.RUNNING, first.dtype, (most, loops[0]), "max")
     before = now.replace(tag=BEFORE)
-    names = dict(zip(own_ranges(second), loops, strict=True))
     nothing = UOp.const(first.dtype, MONOIDS["max"].identity(first.dtype))
+    # the term, with the maximum so far; a distance from minus infinity stays minus infinity
     x = power.distance.src[0]
     distance = x.alu(Ops.CMPEQ, nothing).where(x, power.distance)
     term = replaced(second.src[0], {power.distance: replaced(distance, {first: now})})
+    names = dict(zip(own_ranges(second), loops, strict=True))
+    # the factor for the sum so far: exp2(a * (before - now)), 0 as long as there is no maximum
     earlier, later = (replaced(power.centre, {first: state}) for state in (before, now))
     grown = replaced(power.value, {power.distance: earlier + later * -1.0})
     factor = before.alu(Ops.CMPEQ, nothing).where(grown.const_like(0), grown)
-    return second.with_src((UOp(Ops.RESCALE, term.dtype, (replaced(term, names), factor)), *loops))
+    rescaled = UOp(Ops.RESCALE, term.dtype, (replaced(term, names), factor))
+    return second.with_src((rescaled, *loops))

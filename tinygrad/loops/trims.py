@@ -72,10 +72,13 @@ def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> flo
         name, size = name_of(loop), size_of(loop)
         start, stop = starts.get(name, ((), 0, 1)), stops.get(name, ((), size, 1))
         around = sorted({n for n, _ in (*start[0], *stop[0])})
-        counters = product(*(range(sizes[n]) for n in around))
-        outside = [dict(zip(around, each, strict=True)) for each in counters]
-        left = (min(size, _at(stop, each)) - max(0, -_at(start, each)) for each in outside)
-        part *= sum(max(0, n) for n in left) / (size * len(outside))
+        inside, times = 0, 0
+        for counters in product(*(range(sizes[n]) for n in around)):
+            turn = dict(zip(around, counters, strict=True))
+            begin, end = max(0, -_at(start, turn)), min(size, _at(stop, turn))
+            inside += max(0, end - begin)
+            times += 1
+        part *= inside / (size * times)
     return part
 
 
@@ -89,13 +92,14 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     nodes = nodes_of(kernel)
     adding = [(node, node.arg, node.src[0]) for node in sums_of(nodes)]
     adding += [(n, n.src[0].arg, _taken_in(n)) for n in nodes if accumulates(n)]
-    stops = {
-        loop: found
-        for node, monoid, term in adding
-        for guard in (_guards(term, IDENTITY[monoid]) if monoid in IDENTITY else ())
-        for loop in own_ranges(node)
-        if (found := _bound(guard, loop, outer, end)) is not None
-    }
+    stops: dict[UOp, Stop] = {}
+    for node, monoid, term in adding:
+        guards = _guards(term, IDENTITY[monoid]) if monoid in IDENTITY else []
+        for guard in guards:
+            for loop in own_ranges(node):
+                found = _bound(guard, loop, outer, end)
+                if found is not None:
+                    stops[loop] = found
     if stops:
         _bound_fills(nodes, stops)
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
@@ -104,18 +108,23 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
 def _bound_fills(nodes: Sequence[UOp], stops: dict[UOp, Stop]) -> None:
     """Adds the bounds of stages that are filled as far as they are read. If the first reader fills
     a stage, it must go as far as all others: else it gets no bound."""
-    read_at = {  # for each loop of a stage the indices at which it is read; readers come first
-        loop: [indices(n)[position] for n in reads_of(nodes) if n.src[0] is node]
-        for node in reversed(nodes)
-        if node.op is Ops.STAGE
-        for position, loop in enumerate(own_ranges(node))
-    }
+    reads = [n for n in reads_of(nodes) if n.src[0].op is Ops.STAGE]
+    read_at: dict[UOp, list[UOp]] = {}  # for each loop of a stage the indices at which it is read
+    for stage in reversed(nodes):  # readers come first
+        if stage.op is Ops.STAGE:
+            own_reads = [indices(n) for n in reads if n.src[0] is stage]
+            for position, loop in enumerate(own_ranges(stage)):
+                read_at[loop] = [index[position] for index in own_reads]
+
+    def agree(readers: list[UOp]) -> bool:
+        return len({*map(stops.get, readers)}) == 1
+
     filling = [read_at[r] for n in nodes if fills_itself(n) for r in own_ranges(n)]
-    while apart := {r for rs in filling if len({*map(stops.get, rs)}) > 1 for r in rs} & {*stops}:
+    while apart := {r for readers in filling if not agree(readers) for r in readers} & {*stops}:
         for loop in apart:
             del stops[loop]
     for loop, readers in read_at.items():
-        if len({*map(stops.get, readers)}) == 1 and readers[0] in stops:
+        if agree(readers) and readers[0] in stops:
             stops[loop] = stops[readers[0]]
 
 
@@ -132,15 +141,12 @@ def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
     f, unless a loop inside it has a bound, too. The fill of a stage may itself read other
     stages."""
     known = dict(fact(kernel, end))
-    nodes = nodes_of(kernel) if known else ()
+    if not known:
+        return known
+    nodes = nodes_of(kernel)
     for node in nodes:
-        around = {*map(name_of, node.ranges)}
-        around.update(map(name_of, own_ranges(node.src[0])) if accumulates(node) else ())
-        for loop in own_ranges(node) if node.op in (Ops.REDUCE, Ops.STAGE) else ():
-            terms = known.get(name_of(loop), ((),))[0]
-            if role_of(loop) not in SEQUENTIAL or not around.issuperset(n for n, _ in terms):
-                known.pop(name_of(loop), None)
-            around.update([name_of(loop)] if node.op is Ops.REDUCE else [])
+        if node.op in (Ops.REDUCE, Ops.STAGE):
+            _drop_unusable(known, node)
     for node in reversed(nodes):  # readers before what they read
         if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE or accumulates(node.src[0]):
             continue
@@ -152,14 +158,35 @@ def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
     return known
 
 
+def _drop_unusable(known: dict[str, Stop], node: UOp) -> None:
+    """Forgets bounds of a node's loops that don't run in sequence, or that are bounded by a loop
+    which is not around them."""
+    around = {*map(name_of, node.ranges)}
+    if accumulates(node):
+        around.update(map(name_of, own_ranges(node.src[0])))
+    for loop in own_ranges(node):
+        name = name_of(loop)
+        if name in known:
+            terms, _, _ = known[name]
+            if role_of(loop) not in SEQUENTIAL or not around.issuperset(n for n, _ in terms):
+                del known[name]
+        if node.op is Ops.REDUCE:
+            around.add(name)
+
+
 def _filled(stop: Stop, readers: Mapping[str, Stop]) -> Stop:
     """The stop of a filled loop: at least as far as these readers read."""
-    split = {n for terms, _, _ in readers.values() for n, _ in terms}
-    for terms, d, f in (bound for name, bound in readers.items() if name not in split):
-        more = f - math.gcd(f, d, *(k for _, k in terms)) if stop[2] % f else 0
-        if tuple(t for t in terms if t[0] not in readers) == stop[0]:
-            stop = stop[0], max(stop[1], d + more), stop[2]
-    return stop
+    split = {n for terms, _, _ in readers.values() for n, _ in terms}  # a loop inside has a bound
+    outer, constant, factor = stop
+    for name, (terms, d, f) in readers.items():
+        if name in split:
+            continue
+        more = 0  # elements up to the next multiple of f
+        if factor % f:
+            more = f - math.gcd(f, d, *(k for _, k in terms))
+        if tuple(term for term in terms if term[0] not in readers) == outer:
+            constant = max(constant, d + more)
+    return outer, constant, factor
 
 
 def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | None:
@@ -169,9 +196,15 @@ def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | Non
     sign, furthest = (1, size_of(loop)) if end == "trim" else (-1, 0)
     if terms.get(loop) != sign or any(loop in t.ranges for t in terms if t is not loop):
         return None
-    named = {t for t in terms if t.op is Ops.RANGE and name_of(t) in outer and t is not loop}
-    kept = {t: -k for t, k in terms.items() if t in named}
-    free = {t: k for t, k in terms.items() if t not in named and t is not loop}
+    kept: dict[UOp, int] = {}
+    free: dict[UOp, int] = {}
+    for term, k in terms.items():
+        if term is loop:
+            continue
+        if term.op is Ops.RANGE and name_of(term) in outer:
+            kept[term] = -k
+        else:
+            free[term] = k
     limit = -int(bounds(build(free, constant), {})[0]) - (end == "start")
     if bounds(build(kept, limit), {})[0] >= furthest:
         return None
@@ -207,9 +240,12 @@ def _guards(value: UOp, identity: Any) -> list[UOp]:
 
 def _lone(masked: UOp, other: UOp) -> list[UOp]:
     """The guards of a masked value, if the other operand doesn't depend on a guarded loop."""
-    found = _guards(masked, -math.inf)
-    loops = {g: {r for t, k in affine(g)[0].items() if k == 1 for r in t.ranges} for g in found}
-    return [g for g, own in loops.items() if own.isdisjoint(other.ranges)]
+
+    def is_lone(guard: UOp) -> bool:
+        guarded = (term for term, k in affine(guard)[0].items() if k == 1)
+        return all(term.ranges.isdisjoint(other.ranges) for term in guarded)
+
+    return [guard for guard in _guards(masked, -math.inf) if is_lone(guard)]
 
 
 def _is(node: UOp, identity: Any) -> bool:
@@ -222,18 +258,27 @@ def _conditions(condition: UOp, holds: bool) -> list[UOp]:
     """Index expressions that are negative wherever the condition holds (or fails)."""
     if condition.op is Ops.AND and holds:
         return [g for part in condition.src for g in _conditions(part, True)]
-    if condition.op is Ops.OR and holds:  # less, or equal
-        less, same = sorted(condition.src, key=lambda part: part.op is Ops.CMPEQ)
-        if same.op is not Ops.CMPEQ or not dtypes.is_int(same.src[0].dtype):
-            return []
-        left, right = (simplify_index(s.cast(dtypes.index)) for s in same.src)
-        apart = {add(left, right, -1), add(right, left, -1)}
-        return [simplify_index(g + -1) for g in _conditions(less, True) if g in apart]
+    if condition.op is Ops.OR and holds:
+        return _less_or_equal(condition)
     if condition.op is Ops.CMPNE and condition.src[1].op is Ops.CONST:
         if condition.src[0].dtype is dtypes.bool:
             return _conditions(condition.src[0], holds != bool(condition.src[1].arg))
         return []
     if condition.op is not Ops.CMPLT or not dtypes.is_int(condition.src[0].dtype):
         return []
-    left, right = (simplify_index(s.cast(dtypes.index)) for s in condition.src)
+    left, right = map(_as_index, condition.src)
     return [add(left, right, -1) if holds else simplify_index(add(right, left, -1) + -1)]
+
+
+def _less_or_equal(condition: UOp) -> list[UOp]:
+    """The same for `x < y or x == y`."""
+    less, same = sorted(condition.src, key=lambda part: part.op is Ops.CMPEQ)
+    if same.op is not Ops.CMPEQ or not dtypes.is_int(same.src[0].dtype):
+        return []
+    left, right = map(_as_index, same.src)
+    apart = {add(left, right, -1), add(right, left, -1)}
+    return [simplify_index(g + -1) for g in _conditions(less, True) if g in apart]
+
+
+def _as_index(value: UOp) -> UOp:
+    return simplify_index(value.cast(dtypes.index))

@@ -107,8 +107,8 @@ def _bundle(steps: Sequence[Step]) -> Step:
     kernels: list[UOp] = []
     rows = []
     for kernel, members in _shared(steps):
-        for step, size in members:
-            values = (*(names[name] for name in step.variables), *size)
+        for step, own in members:
+            values = (*(names[name] for name in step.variables), *own)
             rows.append((len(kernels), tuple(slots[n] for n in step.storages), values))
         kernels.append(kernel)
     ast = UOp(Ops.BUNDLE, dtypes.void, tuple(kernels), tuple(rows))
@@ -130,20 +130,22 @@ def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple
         form, _ = of_any_size(with_variables(ast, numbers(ast)))
         alike.setdefault(form, []).append(ast)
     for family in alike.values():
-        columns = [*zip(*map(numbers, family), strict=True)]
-        places = [i for i, column in enumerate(columns) if len(set(column)) > 1]
-        opened, values = [], []
-        for ast in family:
-            differing = [numbers(ast)[i] for i in places]
-            opened.append(with_variables(ast, differing))
-            values.append(tuple(map(bits_of, differing)))
-        if len(set(opened)) == 1:
-            kernel = opened[0]
-        else:
-            forms, sizes = zip(*map(of_any_size, opened), strict=True)
-            kernel = sized(forms[0], sizes)
-            values = [(*own, size) for own, size in zip(values, sizes, strict=True)]
+        kernel, values = _one_kernel(family)
         yield kernel, [(s, v) for ast, v in zip(family, values, strict=True) for s in same[ast]]
+
+
+def _one_kernel(family: Sequence[UOp]) -> tuple[UOp, list[tuple[int, ...]]]:
+    """One kernel for several that are equal but for their constants and sizes, and what each of
+    them gives to its variables."""
+    columns = [*zip(*map(numbers, family), strict=True)]
+    places = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+    differing = [[numbers(ast)[i] for i in places] for ast in family]
+    values = [tuple(map(bits_of, own)) for own in differing]
+    opened = [with_variables(ast, own) for ast, own in zip(family, differing, strict=True)]
+    if len(set(opened)) == 1:
+        return opened[0], values
+    forms, sizes = zip(*map(of_any_size, opened), strict=True)
+    return sized(forms[0], sizes), [(*own, n) for own, n in zip(values, sizes, strict=True)]
 
 
 # ---- kernels of any numbers ----------------------------------------------------------------------
@@ -158,14 +160,15 @@ def with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
     """The kernel with these constants replaced by variables, numbered after its own, which hold the
     constants' bits."""
     changes = {}
-    for i, number in enumerate(numbers, _variables(kernel.toposort())):
+    for i, number in enumerate(numbers, _next_variable(kernel.toposort())):
         changes[number] = bits_variable(variable_name(i), number.dtype).bitcast(number.dtype)
     return kernel.substitute(changes)
 
 
-def _variables(order: Sequence[UOp]) -> int:
-    """The number of variables that the kernel has already."""
-    return sum(node.op is Ops.DEFINE_VAR for node in order)
+def _next_variable(order: Sequence[UOp]) -> int:
+    """The number of the first variable that a kernel of these nodes doesn't have yet."""
+    own = (variable_number(node.arg[0]) for node in order if node.op is Ops.DEFINE_VAR)
+    return max(own, default=-1) + 1
 
 
 def _with_numbers(kernel: UOp, values: Values) -> UOp:
@@ -187,19 +190,20 @@ def of_any_size(kernel: UOp) -> tuple[UOp, int]:
     size as a variable, and that size. Any other kernel unchanged, and 0."""
     target, _, *ranges = kernel.src[0].src
     offset, sizes = target.src[1], [r.vmax + 1 for r in ranges]
-    size, order = prod(sizes), kernel.toposort()
     if not ranges or offset is not simplify_index(offset_of(ranges, sizes)):
         return kernel, 0
-    limit = UOp.variable(variable_name(_variables(order)), 1, ROOM, dtypes.index)
-    loop = UOp.range(ROOM, "i0", limits=(limit,))
+    size, order = prod(sizes), kernel.toposort()
     whole = {n.src[0] for n in order if n.op is Ops.INDEX and n.src[1] is offset}
+    if any(param.arg[1] != size for param in whole):
+        return kernel, 0
+    limit = UOp.variable(variable_name(_next_variable(order)), 1, ROOM, dtypes.index)
+    loop = UOp.range(ROOM, "i0", limits=(limit,))
     changes = {param: param.replace(arg=(param.arg[0], ROOM)) for param in whole}
     parts = UOp.sink(*(part for store in kernel.src for part in store.src[:2]))
     places = parts.substitute({**changes, offset: loop}).src
     pairs = zip(places[::2], places[1::2], strict=True)
     form = UOp.sink(*(place.store(value, loop) for place, value in pairs))
     is_flat = all(n is loop for n in form.toposort() if n.op is Ops.RANGE)
-    is_flat = is_flat and all(param.arg[1] == size for param in whole)
     return (form, size) if is_flat else (kernel, 0)
 
 

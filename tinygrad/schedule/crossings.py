@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tinygrad.schedule.bases import overwrites, reached
 from tinygrad.schedule.demand import Demand, Demanded, Kernel, Link
 from tinygrad.schedule.movement import loops_of, turns_of
-from tinygrad.schedule.rows import readers_of, row_parts
+from tinygrad.schedule.rows import Reader, readers_of, row_parts
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -46,23 +46,32 @@ def crossings(value: UOp, demands: Demanded) -> Iterator[Crossing]:
     for (one, first), (other, second) in permutations(readers_of(demands).items(), 2):
         if len({*second.indices}) > 1:
             continue
-        loops: dict[UOp, UOp] = {}
-        summed, crosses = list[UOp](), False
-        for here, part, there in zip(
-            first.indices[0], row_parts(first), second.indices[0], strict=True
-        ):
-            if here is not part:  # along the first one's rows
-                crosses = crosses or loops_of((there,)) <= {*other.ranges}
-                continue
-            if not _count_alike(there, here):
-                break
-            pairs = list(zip(_counters(there), _counters(here), strict=True))
-            loops.update(pairs)
-            summed += [loop for loop, _ in pairs if loop not in other.ranges]
-        else:
-            tasks = turns_of(new for old, new in loops.items() if old not in summed)
-            if crosses and len(summed) == 1 and tasks >= FEWEST_TASKS:
-                yield Crossing(value, one, other, loops, summed[0])
+        loops = _counterparts(first, second, other)
+        if loops is None:
+            continue
+        summed = [loop for loop in loops if loop not in other.ranges]
+        tasks = turns_of(new for old, new in loops.items() if old not in summed)
+        if len(summed) == 1 and tasks >= FEWEST_TASKS:
+            yield Crossing(value, one, other, loops, summed[0])
+
+
+def _counterparts(first: Reader, second: Reader, other: Kernel) -> Loops | None:
+    """For each loop with which the second reader counts the first one's rows, the loop of the first
+    one. None if they count differently, or if no loop of the kernel `other`, which is the second
+    one's, goes along these rows."""
+    loops: dict[UOp, UOp] = {}
+    crosses = False
+    for here, part, there in zip(
+        first.indices[0], row_parts(first), second.indices[0], strict=True
+    ):
+        if here is not part:  # along the first one's rows
+            crosses = crosses or loops_of((there,)) <= {*other.ranges}
+            continue
+        counters = _counters(there)
+        if not _count_alike(there, here) or not loops.keys().isdisjoint(counters):
+            return None
+        loops.update(zip(counters, _counters(here), strict=True))
+    return loops if crosses else None
 
 
 def _counters(at: UOp) -> list[UOp]:
@@ -73,11 +82,12 @@ def _counters(at: UOp) -> list[UOp]:
 
 def _count_alike(one: UOp, other: UOp) -> bool:
     """Whether both indices are composed in the same way of loops of the same sizes."""
-    if affine(one)[1] != affine(other)[1]:
+    (terms, constant), (other_terms, other_constant) = affine(one), affine(other)
+    steps = [(terms[loop], loop.src) for loop in _counters(one)]
+    other_steps = [(other_terms[loop], loop.src) for loop in _counters(other)]
+    if (steps, constant) != (other_steps, other_constant):
         return False
-    steps = [[(affine(at)[0][loop], loop.src) for loop in _counters(at)] for at in (one, other)]
-    loops = (*_counters(one), *_counters(other))
-    return steps[0] == steps[1] and all(r.op is Ops.RANGE and len(r.src) == 1 for r in loops)
+    return all(r.op is Ops.RANGE and len(r.src) == 1 for r in (*terms, *other_terms))
 
 
 def joined(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) -> list[Crossing]:

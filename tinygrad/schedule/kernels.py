@@ -95,7 +95,6 @@ class _Planner:
     # ---- units and their order -------------------------------------------------------------------
 
     def _units(self) -> list[Unit]:
-        position = self.demands.position
         units = []
         for kernel in self.demands.kernels:
             if 0 not in kernel.shape:
@@ -105,7 +104,11 @@ class _Planner:
                 if is_short(kernel):
                     unit.company = kernel.stores[0].device
                 units.append(unit)
-        units = self._joined(units)
+        return [*self._joined(units), *self._steps()]
+
+    def _steps(self) -> Iterable[Unit]:
+        """The nodes that are steps of their own: copies, calls, loops, and finished kernels."""
+        position = self.demands.position
         items: dict[UOp, list[UOp]] = {}
         for node in self.demands.order:
             if node.op is Ops.ITEM:
@@ -114,11 +117,10 @@ class _Planner:
             if node.op in (Ops.COPY, Ops.CALL, Ops.SCAN):
                 sources = [contiguous_base(s) for s in node.src if s.has_shape]
                 writes = [node] if node.op is Ops.COPY else items[node]
-                units.append(Unit(position[node], sources, writes, node=node))
+                yield Unit(position[node], sources, writes, node=node)
             elif is_kernelized(node):
                 inputs = [memory_base(s) for s in node.src[1].src]
-                units.append(Unit(position[node], inputs, [node], node=node))
-        return units
+                yield Unit(position[node], inputs, [node], node=node)
 
     def _joined(self, units: list[Unit]) -> list[Unit]:
         """Joins kernels that use the same matrix by rows and by columns (`crossings`), if neither
@@ -321,12 +323,14 @@ class _Planner:
             order = ast.toposort()
             params = {n.arg[0]: n for n in order if n.op is Ops.PARAM}
             variables = {variable_number(n.arg[0]): n for n in order if n.op is Ops.DEFINE_VAR}
+            slots, numbers = tuple(sorted(params)), tuple(sorted(variables))
             changes: dict[UOp, UOp] = {}
-            for new, old in enumerate(slots := tuple(sorted(params))):
-                changes[params[old]] = params[old].replace(arg=(new, params[old].arg[1]))
-            for new, old in enumerate(numbers := tuple(sorted(variables))):
-                named = (variable_name(new), *variables[old].arg[1:])
-                changes[variables[old]] = variables[old].replace(arg=named)
+            for new, old in enumerate(slots):
+                param = params[old]
+                changes[param] = param.replace(arg=(new, param.arg[1]))
+            for new, old in enumerate(numbers):
+                variable = variables[old]
+                changes[variable] = variable.replace(arg=(variable_name(new), *variable.arg[1:]))
             self.finished[kernel] = (ast.substitute(changes), slots, numbers)
         return self.finished[kernel]
 

@@ -57,15 +57,22 @@ def _bound(node: UOp, window: int) -> int:
 def _part(kernel: Kernel, most: int, bound: Callable[[Iterable[UOp]], int]) -> UOp | None:
     """The largest part of a kernel's value that binds at most this many arrays, but at least two: a
     source of the first node, from the leaves on, that binds more."""
-    leaves: dict[UOp, frozenset[UOp]] = {}
+    arrays: dict[UOp, frozenset[UOp]] = {}  # that a node's value is computed from
+
+    def read_by(source: UOp) -> frozenset[UOp]:
+        own = arrays.get(source)
+        return own if own is not None else frozenset((source,)) & kernel.reads.keys()
+
     for node, _ in reversed(kernel.inlined):
-        below = [(s, leaves.get(s, frozenset((s,)) & kernel.reads.keys())) for s in node.src]
+        below = [(source, read_by(source)) for source in node.src]
         if node.op in (Ops.INDEX, Ops.SCATTER):  # an indexed array is in memory, below its views
-            below[0] = node.src[0], leaves.get(node.src[0]) or frozenset(node.src[:1])
-        leaves[node] = found = leaves.get(node, frozenset()).union(*(own for _, own in below))
+            array = node.src[0]
+            below[0] = array, arrays.get(array) or frozenset((array,))
+        found = arrays.get(node, frozenset()).union(*(own for _, own in below))
+        arrays[node] = found
         if len(found) > 2 and bound(found) > most:
-            largest, count = max(((s, len(own)) for s, own in below), key=lambda pair: pair[1])
-            return memory_base(largest) if count > 1 else None
+            largest, own = max(below, key=lambda pair: len(pair[1]))
+            return memory_base(largest) if len(own) > 1 else None
     return None
 
 

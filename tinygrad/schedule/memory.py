@@ -133,14 +133,25 @@ def _in_time(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
             _, gone = heapq.heappop(ending)
             _open(gaps, offsets[gone], offsets[gone] + _rounded(lives[gone]))
         size = _rounded(lives[i])
-        found = ((e - b, b, e, _inside(b, size, largest)) for b, e in gaps if e - b >= size)
-        _, begins, ends, start = min(gap for gap in found if gap[2] - gap[3] >= size)
-        gaps.remove((begins, ends))
-        left = ((begins, start), (start + size, ends))
-        gaps = sorted([*gaps, *(gap for gap in left if gap[0] < gap[1])])
+        start = _take(gaps, size, largest)
         offsets[i], end = start, max(end, start + size)
         heapq.heappush(ending, (lives[i].last, i))
     return offsets, end
+
+
+def _take(gaps: list[tuple[int, float]], size: int, largest: int) -> int:
+    """Takes `size` bytes of the smallest gap that can hold them, and returns the first."""
+    fitting = []
+    for begins, ends in gaps:
+        if ends - begins >= size:  # where one buffer ends and the next begins, some may be lost
+            start = _inside(begins, size, largest)
+            if ends - start >= size:
+                fitting.append((ends - begins, begins, ends, start))
+    _, begins, ends, start = min(fitting)
+    at = gaps.index((begins, ends))
+    left = ((begins, start), (start + size, ends))
+    gaps[at : at + 1] = [gap for gap in left if gap[0] < gap[1]]
+    return start
 
 
 def _open(gaps: list[tuple[int, float]], start: int, end: float) -> None:

@@ -93,14 +93,10 @@ def _shrink(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
 
 
 def _flip(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
-    shape = node.shape
-    return (
-        tuple(
-            simplify_index(at * -1 + (shape[axis] - 1)) if axis in node.arg else at
-            for axis, at in enumerate(index)
-        ),
-        [],
-    )
+    source = list(index)
+    for axis in node.arg:
+        source[axis] = simplify_index(index[axis] * -1 + (node.shape[axis] - 1))
+    return tuple(source), []
 
 
 def _pad(node: UOp, index: Index) -> tuple[Index, list[UOp]]:

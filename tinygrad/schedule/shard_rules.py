@@ -147,14 +147,14 @@ def _pad(walk: Sharding, node: UOp) -> Parts:
     along, pads = walk.along(node.src[0]), list(node.sizes)
     if along is None or not all(isinstance(n, int) for n in pads[along.axis]):
         return _on_whole(walk, node)
-    (before, after), last = pads[along.axis], len(along.bounds) - 2
+    axis, bounds = along
+    (before, after), last = pads[axis], len(bounds) - 2
     nodes = []
     for i, part in enumerate(walk.nodes(node.src[0], along)):
-        pads[along.axis] = (before if i == 0 else 0, after if i == last else 0)
+        pads[axis] = (before if i == 0 else 0, after if i == last else 0)
         nodes.append(part.pad(tuple(pads)))
-    inner = [b + before for b in along.bounds[1:-1]]
-    bounds = (0, *inner, along.bounds[-1] + before + after)
-    return walk.made(node, nodes, Along(along.axis, bounds))
+    inner = [bound + before for bound in bounds[1:-1]]
+    return walk.made(node, nodes, Along(axis, (0, *inner, bounds[-1] + before + after)))
 
 
 def _shrink(walk: Sharding, node: UOp) -> Parts:
@@ -207,10 +207,11 @@ def _reduce(walk: Sharding, node: UOp) -> Parts:
         return Parts(_each(node, [own.nodes]), None, monoid)
     if along is None:
         return _on_whole(walk, node)
+    made = _each(node, [own.nodes])
     if along.axis not in axes:
-        return walk.made(node, _each(node, [own.nodes]), along)
-    made, nothing = _each(node, [own.nodes]), MONOIDS[monoid].identity(node.dtype)
-    return Parts(_of_any(own.nodes, made, [n.const_like(nothing) for n in made]), None, monoid)
+        return walk.made(node, made, along)
+    identity = MONOIDS[monoid].identity(node.dtype)
+    return Parts(_of_any(own.nodes, made, [n.const_like(identity) for n in made]), None, monoid)
 
 
 def _of_any(parts: Nodes, made: Sequence[UOp], nothing: Sequence[UOp]) -> Nodes:
@@ -237,8 +238,7 @@ def _running(walk: Sharding, node: UOp) -> Parts:
 
 def _index(walk: Sharding, node: UOp) -> Parts:
     """Rows of a complete table by indices that are cut; or complete rows of a table whose rows are
-    cut; or, if a table's first axes are cut, the elements that each device has, and zeros for the
-    rest: -0.0, which changes no number that it is added to."""
+    cut; or what each device has of a table whose indexed axes are cut."""
     table, count = node.src[0], len(node.device)
     indices = node.src[1:]  # and a gate
     lead = len(indices[0].shape) if indices else 0
@@ -247,21 +247,26 @@ def _index(walk: Sharding, node: UOp) -> Parts:
         along = walk.best(indices)
         sources = [walk.nodes(table, None, count), *(walk.nodes(i, along, count) for i in indices)]
         return walk.made(node, _each(node, sources), along)
-    whole = [walk.nodes(i, None, count) for i in indices]
-    nodes = _each(node, [walk.nodes(table, along, count), *whole])
+    tables = walk.nodes(table, along, count)
+    nodes = _each(node, [tables, *(walk.nodes(i, None, count) for i in indices)])
     if along.axis >= node.arg:
         return walk.made(node, nodes, Along(along.axis - node.arg + lead, along.bounds))
-    found, is_float = [], dtypes.is_float(node.dtype)
-    for part, local in enumerate(nodes):
-        at = list(local.src[1:])
-        inside, moved = _inside(at[along.axis], along, part, 0)
-        gate = inside if len(at) == node.arg else inside & at.pop()
-        at[along.axis] = moved
-        read = local.with_src((local.src[0], *at, gate))
-        shown = inside.broadcast_rows(read.shape)
-        found.append(shown.where(read, read.const_like(-0.0)) if is_float else read)
-    made = _of_any(walk.nodes(table, along, count), found, [n.const_like(-0.0) for n in found])
+    found = [_own_rows(local, along, part) for part, local in enumerate(nodes)]
+    made = _of_any(tables, found, [n.const_like(-0.0) for n in found])
     return Parts(made, None, "add")
+
+
+def _own_rows(gather: UOp, along: Along, part: int) -> UOp:
+    """The elements that a device has, and zeros for the rest: -0.0, which changes no number that it
+    is added to."""
+    table, *at = gather.src
+    inside, moved = _inside(at[along.axis], along, part, 0)
+    gate = inside if len(at) == gather.arg else inside & at.pop()
+    at[along.axis] = moved
+    read = gather.with_src((table, *at, gate))
+    if not dtypes.is_float(gather.dtype):
+        return read
+    return inside.broadcast_rows(read.shape).where(read, read.const_like(-0.0))
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
@@ -272,9 +277,10 @@ def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]
 
 
 def _scatter(walk: Sharding, node: UOp) -> Parts:
+    """Into rows that are cut, with rows of updates cut alike; else a part of the updates by each
+    device."""
     target, updates, *indices = node.src
-    monoid, count, names = node.arg[0], len(node.device), node.device
-    lead, first = len(indices[0].shape), len(indices)
+    count, lead, first = len(node.device), len(indices[0].shape), len(indices)
     along, of_updates = walk.along(target), walk.best([updates])
     if along is not None and along.axis < first:
         return _into_rows(walk, node, along)
@@ -286,13 +292,20 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
         sources += [walk.nodes(i, None, count) for i in indices]
         return walk.made(node, _each(node, sources), along)
     cut = of_updates or walk.best(indices)
-    if cut is None or monoid not in MONOIDS:
+    if cut is None or node.arg[0] not in MONOIDS:
         return Parts(_each(node, [walk.nodes(s, None, count) for s in node.src]))
-    nothing = MONOIDS[monoid].identity(node.dtype)
+    return _some_updates(walk, node, cut)
+
+
+def _some_updates(walk: Sharding, node: UOp, cut: Along) -> Parts:
+    """Each device does its part of the updates: the first one to the target, the others to a target
+    of identities."""
+    target, monoid, names = node.src[0], node.arg[0], node.device
+    identity = MONOIDS[monoid].identity(node.dtype)
     targets = list(walk.whole(target))
     for i, name in enumerate(names[1:], 1):
-        targets[i] = UOp.const(node.dtype, nothing, name).broadcast_to(node.shape)
-    sources = [tuple(targets), *(walk.nodes(s, cut, count) for s in node.src[1:])]
+        targets[i] = UOp.const(node.dtype, identity, name).broadcast_to(node.shape)
+    sources = [tuple(targets), *(walk.nodes(s, cut, len(names)) for s in node.src[1:])]
     return Parts(_of_any(sources[1], _each(node, sources), targets), None, monoid)
 
 
@@ -325,20 +338,26 @@ def _call(walk: Sharding, node: UOp) -> Parts:
 
 
 def _assign(walk: Sharding, node: UOp) -> Parts:
+    """Each device writes its part of the value to its part of the view; or, where the view's parts
+    are no views of the buffer's, its part of the whole buffer as it is after the write."""
     target, value = node.src
-    base, count = target.base, len(node.device)
-    own, views, along = walk.parts[base], walk.parts[target].nodes, walk.along(target)
+    own, views, along = walk.parts[target.base], walk.parts[target].nodes, walk.along(target)
     hidden = along is None and own.cut is not None
     sides = zip(own.nodes, views, strict=True)
-    if not hidden and all(is_empty(view) or view.base is place for place, view in sides):
-        values = walk.nodes(value, along, count)
-        return Parts(tuple(map(_written, own.nodes, views, values)), own.cut)
+    if hidden or not all(is_empty(view) or view.base is place for place, view in sides):
+        return _assign_whole(walk, node, own)
+    values = walk.nodes(value, along, len(node.device))
+    return Parts(tuple(map(_written, own.nodes, views, values)), own.cut)
+
+
+def _assign_whole(walk: Sharding, node: UOp, own: Parts) -> Parts:
+    """Each device writes to a copy of the whole buffer, and keeps its part of that."""
+    target, value = node.src
     made = []
-    new = zip(own.nodes, walk.whole(base), walk.whole(value), strict=True)
-    for part, (place, old, one) in enumerate(new):  # written whole, in a copy; then each its part
+    new = zip(own.nodes, walk.whole(target.base), walk.whole(value), strict=True)
+    for part, (place, old, one) in enumerate(new):
         copy = UOp(Ops.CONTIGUOUS, node.dtype, (old,), tag=("written", node.key))
-        view = target.viewed(copy)
-        written = UOp(Ops.ASSIGN, node.dtype, (view, one))
+        written = UOp(Ops.ASSIGN, node.dtype, (target.viewed(copy), one))
         made.append(_written(place, place, _flat_part(written, own.cut, part)))
     return Parts(tuple(made), own.cut)
 
@@ -349,6 +368,7 @@ def _written(place: UOp, view: UOp, value: UOp) -> UOp:
 
 
 def _flat_part(node: UOp, cut: Cut | None, part: int) -> UOp:
+    """A device's part of a flat buffer."""
     if cut is None:
         return node
     apart = node.reshape((cut.outer, cut.bounds[-1], node.size // (cut.outer * cut.bounds[-1])))

@@ -83,8 +83,9 @@ def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
         for low in range(turn % 2, len(names) - 1, 2):
             both = slice(low, low + 2)
             blocks[both] = _merged(blocks[both], names[both], axis, each)
+    _, *sorted_along = zip(*blocks, strict=True)  # without the keys
     results = []
-    for parts in list(zip(*blocks, strict=True))[1:]:  # without the keys
+    for parts in sorted_along:
         pieces = [part.sliced(axis, 0, even.size(i)) for i, part in enumerate(parts)]
         results.append(walk.made(node.src[0], pieces, even))
     return results
@@ -112,14 +113,14 @@ def _together(pair: Sequence[Block], device: str, axis: int) -> Block:
 def _filled(part: UOp, size: int) -> UOp:
     """The part extended to that many elements, by keys that none is larger than."""
     have = part.shape[-1]
-    last = UOp.const(part.dtype, dtypes.max(part.dtype), part.device)
     if have == size:
         return part
     shape = (*part.shape[:-1], size)
+    last = UOp.const(part.dtype, dtypes.max(part.dtype), part.device).broadcast_to(shape)
     if have == 0:
-        return last.broadcast_to(shape)
+        return last
     is_there: UOp = UOp.positions(shape, -1, part.device) < have
-    return is_there.where(part.padded(-1, 0, size - have), last.broadcast_to(shape))
+    return is_there.where(part.padded(-1, 0, size - have), last)
 
 
 def _ordered(block: Block, begin: int = 0, end: int | None = None) -> list[UOp]:

@@ -60,15 +60,16 @@ def _in_order(keys: UOp, places: bool, wishes: Wishes) -> UOp:
 
 
 def _by_counting(keys: UOp, places: bool) -> UOp:
+    """Each element is compared with all of its row; then each place looks for its element."""
     rows, size = keys.shape
     square = (rows, size, size)
     own = keys.reshape((rows, size, 1)).broadcast_to(square)
     other = keys.reshape((rows, 1, size)).broadcast_to(square)
-    here, there = (UOp.positions(square, axis, keys.device) for axis in (1, 2))
-    is_before = (other < own) | (other.eq(own) & (there < here))
+    first, second = (UOp.positions(square, axis, keys.device) for axis in (1, 2))
+    is_before = (other < own) | (other.eq(own) & (second < first))
     rank = is_before.cast(dtypes.int32).reduce_axis("add", (2,)).contiguous()  # (rows, size, 1)
-    is_there = rank.reshape((rows, 1, size)).broadcast_to(square).eq(here)
-    value = there if places else other
+    is_there = rank.reshape((rows, 1, size)).broadcast_to(square).eq(first)
+    value = second if places else other
     chosen = is_there.where(value, value.const_like(0).broadcast_to(square))
     return chosen.reduce_axis("add", (2,)).reshape((rows, size))
 
@@ -166,23 +167,22 @@ def _partners(levels: int, device: object, only_halves: bool = False) -> UOp:
     one = turn.const_like(1).broadcast_to(shape)
     if only_halves:
         return (one << (levels - 1 - turn)).contiguous()
-    level = sum(
-        ((turn >= q * (q - 1) // 2).cast(dtypes.int32) for q in range(2, levels + 1)),
-        start=one,
-    )
-    done = turn - level * (level - 1) // 2
+    level = one  # level q begins at turn q*(q - 1)/2
+    for later in range(2, levels + 1):
+        level = level + (turn >= later * (later - 1) // 2).cast(dtypes.int32)
+    done = turn - level * (level - 1) // 2  # turns of this level
     return done.eq(0).where((one << level) - 1, one << (level - 1 - done)).contiguous()
 
 
 def _turn(states: list[UOp], bits: UOp) -> list[UOp]:
-    """The smaller of two elements goes to the first place."""
+    """The smaller of two elements goes to the first place. States have the shape (size, rows)."""
     shape = states[0].shape
     number = UOp.arange(shape[0], states[0].device)
-    partner = number ^ bits.shrink(((0, 1),)).broadcast_to(shape[:1])
+    partner = number ^ bits.sliced(0, 0, 1).broadcast_to(shape[:1])
     others = [UOp(Ops.INDEX, s.dtype, (s, partner), 1) for s in states]
     is_first = (number < partner).reshape((shape[0], 1)).broadcast_to(shape)
-    takes = _are_before(others, states).eq(is_first)
-    return [takes.where(other, own) for own, other in zip(states, others, strict=True)]
+    takes_other = _are_before(others, states).eq(is_first)
+    return [takes_other.where(other, own) for own, other in zip(states, others, strict=True)]
 
 
 def _are_before(some: Sequence[UOp], others: Sequence[UOp]) -> UOp:

@@ -96,7 +96,8 @@ def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
     first states."""
     first, terms = pair.first, pair.second.src[0]
     state = _first_states(first, piece, done)
-    local = {first: pair.stand_in(state, piece.terms * first.size / first.src[0].size)}
+    part_of_row = piece.terms * first.size / first.src[0].size
+    local = {first: pair.stand_in(state, part_of_row)}  # what follows from a block's first state
     for node in terms.toposort():
         if node in local or local.keys().isdisjoint(node.src):
             continue
@@ -104,9 +105,8 @@ def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
             local[node] = local[node.src[0]].expand(piece.apart)
             continue
         place = piece.part if node.shape == terms.shape else piece.rows
-        local[node] = node.with_src(
-            tuple(local[s] if s in local else place(done[s]) for s in node.src)
-        )
+        src = [local[s] if s in local else place(done[s]) for s in node.src]
+        local[node] = node.with_src(tuple(src))
     own, whole = local[pair.centre], piece.rows(done[pair.centre])
     states = piece.states(pair.second.arg[0], local[terms])
     return pair.rescale(states, own, whole, piece.terms)
@@ -119,12 +119,14 @@ def _pieces(node: UOp) -> list[Piece]:
     """Blocks of some inner axes and a part of the next one; the remainder of that axis is one
     block."""
     shape, axes = node.src[0].shape, sorted(node.arg[1])
-    inner, most = 1, max(FEWEST, BLOCK // _strip(node))
+    most = max(FEWEST, BLOCK // _strip(node))
+    inner = 1  # terms of the axes that a block has in full
     while len(axes) > 1 and inner * shape[axes[-1]] < most:
         inner *= shape[axes.pop()]
-    axis, size = axes[-1], shape[axes[-1]]
-    each = max(1, most // inner)
-    each = next((n for n in range(each, each // 2, -1) if size % n == 0), each)
+    axis = axes[-1]
+    size = shape[axis]
+    wanted = max(1, most // inner)
+    each = next((n for n in range(wanted, wanted // 2, -1) if size % n == 0), wanted)
     return pieces_of(node, axis, size // each, each, [a for a in node.arg[1] if a >= axis])
 
 

@@ -38,18 +38,14 @@ def _products_apart(node: UOp) -> UOp:
         else:
             addends.append(top)
     sums = [node.with_src((addend,)) for addend in addends]
-    if len(sums) == 1 or not any(map(is_contraction, sums)):
+    products = [each for each in sums if is_contraction(each)]
+    if len(sums) == 1 or not products:
         return node
-    products, rest = list[UOp](), list[UOp]()
-    for each in sums:
-        if is_contraction(each):
-            products.append(each)
-        else:
-            rest.append(each.src[0])
-    products += [node.with_src((reduce(add, rest),))] if rest else []
-    total, *others = [
-        reduce(add, products[i : i + TOGETHER]) for i in range(0, len(products), TOGETHER)
-    ]
+    rest = [each.src[0] for each in sums if each not in products]
+    if rest:
+        products.append(node.with_src((reduce(add, rest),)))
+    starts = range(0, len(products), TOGETHER)
+    total, *others = [reduce(add, products[i : i + TOGETHER]) for i in starts]
     return reduce(lambda so_far, more: so_far.contiguous() + more, others, total)
 
 

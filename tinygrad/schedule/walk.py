@@ -54,6 +54,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
+MOST_STORES = 32  # of a kernel
 
 
 def demands_within(sink: UOp, wishes: Wishes) -> Demands:
@@ -181,11 +182,13 @@ class Demands:
         ranges: list[UOp] = []
         index: list[UOp] = []
         for axis, sizes in enumerate(pieces):
-            loops = [
-                ZERO if m == 1 else UOp.range(m, next(self._names), self._role(node, axis))
-                for m in sizes
-            ]
-            ranges += [loop for loop in loops if loop is not ZERO]
+            loops = []
+            for size in sizes:
+                if size == 1:
+                    loops.append(ZERO)
+                else:
+                    loops.append(UOp.range(size, next(self._names), self._role(node, axis)))
+                    ranges.append(loops[-1])
             index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
         return ranges, tuple(index)
 
@@ -225,12 +228,8 @@ class Demands:
             loops = stored_in(node, demand)
             if loops is None or any(context[: len(loops)] != loops for context in contexts):
                 continue
-            if any(s.op is Ops.SCATTER for s in kernel.stores) or len(kernel.stores) >= 32:
+            if not _takes_store(kernel, node):
                 continue
-            if kernel.stores[0].device != node.device:
-                continue
-            if any(storage_home(s) is storage_home(node) for s in kernel.stores):
-                continue  # two versions in one storage must be written one after the other
             if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
                 continue  # it would read what it is just writing
             if not self._inlining.allows(node, {demand: contexts}):
@@ -306,9 +305,11 @@ class Demands:
     def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         source, loops = list(demand.where), list[UOp]()
         for axis in node.arg[1]:
-            n = node.src[0].shape[axis]
-            source[axis] = ZERO if n == 1 else UOp.range(n, self._counter(node, axis))
-            loops += [] if n == 1 else [source[axis]]
+            size = node.src[0].shape[axis]
+            source[axis] = ZERO
+            if size != 1:
+                source[axis] = UOp.range(size, self._counter(node, axis))
+                loops.append(source[axis])
         inner = self._link(node, demand, tuple(source), loops=tuple(loops))
         self._ask_in_loops(inner, node, demand, contexts)
 
@@ -357,6 +358,15 @@ class Demands:
     def _through_assign(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         self._ask(node.src[1], demand, contexts)
         self._ask_whole(memory_base(node.src[0]), demand.kernel)
+
+
+def _takes_store(kernel: Kernel, node: UOp) -> bool:
+    """Whether a node may be one more store of a kernel, wherever that computes it."""
+    if len(kernel.stores) >= MOST_STORES or kernel.stores[0].device != node.device:
+        return False
+    # two versions in one storage must be written one after the other
+    home = storage_home(node)
+    return not any(s.op is Ops.SCATTER or storage_home(s) is home for s in kernel.stores)
 
 
 THROUGH: dict[Ops, Callable[[Demands, UOp, Demand, Contexts], None]] = {

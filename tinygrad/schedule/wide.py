@@ -7,7 +7,6 @@ on from it. Where only the kernel as a whole needs too much, but no single eleme
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
@@ -59,6 +58,7 @@ def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
 
 
 def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
+    """Cuts for a kernel of which even one group needs more windows than it can bind."""
     arrays = dict.fromkeys(map(storage_home, [*kernel.stores, *kernel.reads]))
 
     def bindings(array: UOp, touched: list[Stretch]) -> int:
@@ -139,35 +139,45 @@ def _cut_along(
 ) -> dict[UOp, Cut]:
     """A cut of the node that goes through most of the array: of the reduction whose loop does, or
     of the gather or scatter that indexes it."""
-    in_order = _in_order(kernel)
-    widest = max(places, key=lambda place: place.vmax - place.vmin)
-    loops = sorted(widest.ranges, key=lambda r: -_reach(widest, r))
-    names = {name: counted for counted, name in demands.counters.items()}
-    if loops and _reach(widest, loops[0]) > 0:
-        node, axis = in_order.get(loops[0]) or names.get(loops[0].arg[0], (widest, 0))
+    found = _loop_through(demands, kernel, places)
+    if found is not None:
+        node, axis = found
         if node.op is Ops.SCATTER and is_concrete(node.src[1]) and storage_home(node) is not array:
             return {node: Cut(0, parts, True)}
         if node.op in (Ops.REDUCE_AXIS, Ops.RUNNING) and is_concrete(node.src[0]):
             return {node: Cut(axis, min(parts, node.src[0].shape[axis]))}
-    return {
-        node: Cut(0, parts) if node.op is Ops.SCATTER else _cut_of_rows(node, window)
-        for node in dict.fromkeys(node for node, _ in kernel.inlined)
-        if node.op in (Ops.INDEX, Ops.SCATTER)
-        and storage_home(memory_base(node.src[0])) is array
-        and is_concrete(node.src[0])
-    }
+    cuts = dict[UOp, Cut]()
+    for node, _ in kernel.inlined:
+        if node.op not in (Ops.INDEX, Ops.SCATTER) or not is_concrete(node.src[0]):
+            continue
+        if storage_home(memory_base(node.src[0])) is array:
+            cuts[node] = Cut(0, parts) if node.op is Ops.SCATTER else _cut_of_rows(node, window)
+    return cuts
+
+
+def _loop_through(demands: Demands, kernel: Kernel, places: list[UOp]) -> tuple[UOp, int] | None:
+    """The node whose loop goes through most of an array that is touched at these places, and the
+    axis that this loop counts."""
+    widest = max(places, key=lambda place: place.vmax - place.vmin)
+    loop = max(widest.ranges, key=lambda r: _reach(widest, r), default=None)
+    if loop is None or _reach(widest, loop) <= 0:
+        return None
+    counted = {name: node_and_axis for node_and_axis, name in demands.counters.items()}
+    return _in_order(kernel).get(loop) or counted.get(loop.arg[0])
 
 
 def _cut_of_rows(gather: UOp, window: int) -> Cut:
     """Parts of the axis with the largest steps. A single part means that bounds of the indices show
     that no element needs more."""
     source = gather.src[0]
-    counters = tuple(UOp.range(n, f"i{i}") if n > 1 else ZERO for i, n in enumerate(source.shape))
+    shape = source.shape
+    counters = tuple(UOp.range(n, f"i{i}") if n > 1 else ZERO for i, n in enumerate(shape))
     place, _ = view_offset(source, memory_base(source), counters)
-    reach = {i: _reach(place, loop) for i, loop in enumerate(counters[: gather.arg])}
-    axis = max(reach, key=lambda i: reach[i] // max(1, source.shape[i] - 1))
-    parts = ceildiv((sum(reach.values()) + 1) * source.dtype.itemsize, window)
-    return Cut(axis, min(parts, source.shape[axis]))
+    reach = [_reach(place, loop) for loop in counters[: gather.arg]]
+    steps = [far // max(1, size - 1) for far, size in zip(reach, shape, strict=False)]
+    axis = steps.index(max(steps))
+    parts = ceildiv((sum(reach) + 1) * source.dtype.itemsize, window)
+    return Cut(axis, min(parts, shape[axis]))
 
 
 def _reach(place: UOp, loop: UOp) -> int:
@@ -190,26 +200,37 @@ def _with_parts(sink: UOp, cuts: dict[UOp, Cut]) -> UOp:
     return done[sink]
 
 
-def _in_parts(node: UOp, cut: Cut) -> UOp:
-    """The node computed part by part, each combined with the stored result of those before it."""
-    source, *indices = node.src
-    source = _wide(source) if node.op is Ops.REDUCE_AXIS else source
-    indices, axis = _kept(indices), cut.axis
+def _reduced_in_parts(node: UOp, cut: Cut) -> UOp:
+    """Each part is combined with the stored result of those before it."""
+    monoid, axes = node.arg
+    source = _wide(node.src[0])
     made: UOp | None = None
-    for begin, end in _stretches(source.shape[axis], cut.parts):
-        part = source.sliced(axis, begin, end)
-        if node.op is Ops.REDUCE_AXIS:
-            new = part.reduce_axis(*node.arg)
-            made = new if made is None else made.alu(MONOIDS[node.arg[0]].combine, new)
-        else:
-            spans = [(begin, end) if i == axis else (0, n) for i, n in enumerate(source.shape)]
-            at = [_within(index, *span) for index, span in zip(indices, spans, strict=False)]
-            new = node.with_src((part, *at, *indices[node.arg :]))
-            is_here: UOp = indices[axis] >= begin
-            made = new if made is None else is_here.broadcast_rows(new.shape).where(new, made)
+    for begin, end in _stretches(source.shape[cut.axis], cut.parts):
+        new = source.sliced(cut.axis, begin, end).reduce_axis(monoid, axes)
+        made = new if made is None else made.alu(MONOIDS[monoid].combine, new)
         made = made.contiguous()
     assert made is not None
     return made if made.dtype is node.dtype else made.cast(node.dtype)
+
+
+def _gathered_in_parts(node: UOp, cut: Cut) -> UOp:
+    """All elements are read from each part in turn; those that are not in it keep their value."""
+    source, *sources = node.src
+    kept = _kept(sources)
+    indices, gates = kept[: node.arg], kept[node.arg :]
+    made: UOp | None = None
+    for begin, end in _stretches(source.shape[cut.axis], cut.parts):
+        spans = [(0, n) for n in source.shape[: node.arg]]
+        spans[cut.axis] = begin, end
+        at = [_within(index, *span) for index, span in zip(indices, spans, strict=True)]
+        new = node.with_src((source.sliced(cut.axis, begin, end), *at, *gates))
+        if made is None:
+            made = new.contiguous()
+            continue
+        is_here: UOp = indices[cut.axis] >= begin
+        made = is_here.broadcast_rows(new.shape).where(new, made).contiguous()
+    assert made is not None
+    return made
 
 
 def _running_in_parts(node: UOp, cut: Cut) -> UOp:
@@ -227,42 +248,50 @@ def _running_in_parts(node: UOp, cut: Cut) -> UOp:
 
 
 def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
-    """Applies the updates in turn to the same memory; or all of them to each part of the target,
-    which has an additional row for those that belong to other parts."""
+    return _updates_in_parts(node, cut) if cut.updates else _target_in_parts(node, cut)
+
+
+def _updates_in_parts(node: UOp, cut: Cut) -> UOp:
+    """Applies the updates in turn to the same memory."""
     target, updates, *indices = node.src
-    lead = updates.shape[: indices[0].ndim]
-    rest = updates.shape[len(lead) :]
-    if cut.updates:
-        flat = updates.reshape((prod(lead), *rest))
-        at = [index.reshape((prod(lead),)) for index in indices]
-        made = target
-        for span in _stretches(prod(lead), cut.parts):
-            made = node.with_src((made, *(each.sliced(0, *span) for each in (flat, *at))))
-        return made
+    lead = indices[0].ndim
+    count = prod(updates.shape[:lead])
+    flat = [updates.reshape((count, *updates.shape[lead:]))]
+    flat += [index.reshape((count,)) for index in indices]
+    made = target
+    for span in _stretches(count, cut.parts):
+        made = node.with_src((made, *(each.sliced(0, *span) for each in flat)))
+    return made
+
+
+def _target_in_parts(node: UOp, cut: Cut) -> UOp:
+    """Applies all updates to each part of the target, which has an additional row for those that
+    belong to other parts."""
+    target, updates, *indices = node.src
     sizes = target.shape[: len(indices)]
+    count = prod(sizes)
     given = target.src[0] if target.op is Ops.CONTIGUOUS else target  # avoids a copy of the copy
-    rows = given.reshape((prod(sizes), *rest))
-    places = [i.cast(dtypes.int32 if rows.shape[0] < 1 << 31 else dtypes.int64) for i in indices]
-    place = reduce(
-        lambda i, pair: i * pair[1] + pair[0], zip(places[1:], sizes[1:], strict=True), places[0]
-    )
-    updates, place = _kept([updates, place])
+    rows = given.reshape((count, *target.shape[len(indices) :]))
+    kind = dtypes.int32 if count < 1 << 31 else dtypes.int64
+    row, *inner = [index.cast(kind) for index in indices]
+    for at, size in zip(inner, sizes[1:], strict=True):
+        row = row * size + at
+    updates, row = _kept([updates, row])
     parts = []
-    for begin, end in _stretches(prod(sizes), cut.parts):
+    for begin, end in _stretches(count, cut.parts):
+        mine = rows.sliced(0, begin, end).padded(0, 0, 1)
         tag = ("target", begin, node.key.hex())
-        own = UOp(
-            Ops.CONTIGUOUS, node.dtype, (rows.sliced(0, begin, end).padded(0, 0, 1),), tag=tag
-        )
-        is_here = (place >= begin) & (place < end)
-        here = is_here.where(place - begin, end - begin)
+        own = UOp(Ops.CONTIGUOUS, node.dtype, (mine,), tag=tag)
+        is_here = (row >= begin) & (row < end)
+        here = is_here.where(row - begin, end - begin)
         made = node.with_src((own, updates, here))
         parts.append(made.sliced(0, 0, end - begin))
     return in_one(parts, 0).reshape(node.shape)
 
 
 PARTS: dict[Ops, Callable[[UOp, Cut], UOp]] = {
-    Ops.REDUCE_AXIS: _in_parts,
-    Ops.INDEX: _in_parts,
+    Ops.REDUCE_AXIS: _reduced_in_parts,
+    Ops.INDEX: _gathered_in_parts,
     Ops.RUNNING: _running_in_parts,
     Ops.SCATTER: _scatter_in_parts,
 }

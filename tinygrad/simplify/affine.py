@@ -219,14 +219,18 @@ class Algebra:
 
     def multiply(self, a: Form, b: Form) -> Form:
         """a * b, multiplied out; a large product of sums stays a term."""
-        for one, other in ((a, b), (b, a)):
-            if not one[0]:
-                return scaled(other, one[1])
-        if len(a[0]) * len(b[0]) > _MOST_PRODUCTS:
+        (left_terms, left_constant), (right_terms, right_constant) = a, b
+        if not left_terms:
+            return scaled(b, left_constant)
+        if not right_terms:
+            return scaled(a, right_constant)
+        if len(left_terms) * len(right_terms) > _MOST_PRODUCTS:
             return self._term(product((self.build(*a), self.build(*b))))
-        form = combine(combine(({}, a[1] * b[1]), (a[0], 0), b[1]), (b[0], 0), a[1])
-        for left, k in a[0].items():
-            for right, m in b[0].items():
+        form: Form = {}, left_constant * right_constant
+        form = combine(form, (left_terms, 0), right_constant)
+        form = combine(form, (right_terms, 0), left_constant)
+        for left, k in left_terms.items():
+            for right, m in right_terms.items():
                 both = (*factors(left), *factors(right))
                 form = combine(form, self._term(product(both)), k * m)
         return self._recombined(form)
@@ -342,13 +346,15 @@ class Algebra:
         """Quotient and remainder by a divisor that is not a constant, if they can be determined:
         multiples of the divisor go to the quotient, and the rest must be at least 0 and below the
         divisor."""
-        if self.span(*by)[0] <= 0 or len(by[0]) != 1 or by[1]:
+        divisors, beside = by
+        if self.span(*by)[0] <= 0 or len(divisors) != 1 or beside:
             return None
-        ((divisor, factor),) = by[0].items()
+        ((divisor, factor),) = divisors.items()
+        needed = factors(divisor)
         quotient: Form = ZERO
         rest = form
         for term, coefficient in form[0].items():
-            own, needed = factors(term), factors(divisor)
+            own = factors(term)
             if coefficient % factor or any(own.count(f) < needed.count(f) for f in needed):
                 continue
             for each in needed:
@@ -356,9 +362,9 @@ class Algebra:
             part = self._term(product(own)) if own else ({}, 1)
             rest = combine(rest, ({term: 1}, 0), -coefficient)
             quotient = combine(quotient, part, coefficient // factor)
-        if self.span(*rest)[0] >= 0 and self.span(*combine(self._largest(rest), by, -1))[1] < 0:
-            return quotient, rest
-        return None
+        least, _ = self.span(*rest)
+        _, beyond = self.span(*combine(self._largest(rest), by, -1))
+        return (quotient, rest) if least >= 0 and beyond < 0 else None
 
 
 # ---- the form of each operation from those of its sources ----------------------------------------
@@ -381,10 +387,10 @@ def _bits(algebra: Algebra, node: UOp, a: Form, b: Form) -> Form:
     op = node.op
     if op in GroupOp.Commutative and not a[0]:
         a, b = b, a
-    by = None if b[0] else b[1]
-    if by is not None:
-        if not a[0]:
-            return {}, int(evaluate(op, dtypes.index, a[1], by))
+    (terms, constant), (by_terms, by) = a, b
+    if not by_terms:
+        if not terms:
+            return {}, int(evaluate(op, dtypes.index, constant, by))
         if op is Ops.SHL and 0 <= by < 64:
             return scaled(a, 1 << by)
         if op is Ops.SHR and 0 <= by < 64:

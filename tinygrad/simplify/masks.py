@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import ceildiv
 from tinygrad.simplify.affine import FREE, Algebra
 from tinygrad.simplify.constants import drops_check, is_positive_zero
 from tinygrad.simplify.forms import Form, Terms, combine, number, order, positive_divisor, scaled
@@ -35,18 +36,19 @@ def truth(value: bool) -> UOp:
 
 def below(form: Form, algebra: Algebra = FREE) -> UOp:
     """The condition form < 0, in canonical form."""
-    terms, limit = form[0], -form[1]
     while True:
+        terms, limit = form[0], -form[1]
         low, high = algebra.span(terms, 0)
         if high < limit or low >= limit:
             return truth(high < limit)
         factor = gcd(*terms.values())
         if factor > 1:  # g*x < k is x < ceil(k / g)
-            terms, limit = {t: c // factor for t, c in terms.items()}, -(-limit // factor)
+            terms = {t: c // factor for t, c in terms.items()}
+            limit = ceildiv(limit, factor)
         stronger = _without_division(terms, limit, algebra)
         if stronger is None:
             return algebra.build(terms).alu(Ops.CMPLT, number(limit))
-        terms, limit = stronger[0], -stronger[1]
+        form = stronger
 
 
 def _without_division(terms: Terms, limit: int, algebra: Algebra) -> Form | None:
@@ -86,7 +88,9 @@ def _difference(node: UOp, algebra: Algebra = FREE) -> Form | None:
         return None
     a, b = a.cast(dtypes.index), b.cast(dtypes.index)
     form = algebra.add(algebra.affine(a), algebra.affine(b), -1)
-    return None if any(t.op is Ops.CAST and t.src[0].op not in _NAMED for t in form[0]) else form
+    if any(term.op is Ops.CAST and term.src[0].op not in _NAMED for term in form[0]):
+        return None  # of data
+    return form
 
 
 def _from_index(node: UOp) -> bool:

@@ -108,12 +108,12 @@ def _of_a_constant(node: UOp) -> UOp | None:
     return None if pads and not zero else node.const_like(constant.arg)
 
 
-def _reduce_of_a_constant(node: UOp) -> UOp | None:
+def _maximum_of_a_constant(node: UOp) -> UOp | None:
     """The maximum of one value repeated is that value."""
-    constant = constant_under(node.src[0])
-    shape = node.src[0].shape
-    whole = _whole_numbers(shape) and all(shape)
-    return node.const_like(constant.arg) if constant is not None and whole else None
+    constant, shape = constant_under(node.src[0]), node.src[0].shape
+    if node.arg[0] != "max" or constant is None:
+        return None
+    return node.const_like(constant.arg) if _whole_numbers(shape) and all(shape) else None
 
 
 def _same(outer: UOp, inner: UOp) -> UOp:
@@ -135,16 +135,11 @@ _TWICE: dict[Ops, Callable[..., UOp | None]] = {
     Ops.CONTIGUOUS: _same,
     Ops.DETACH: _same,
 }
-_REDUCED = UPat(Ops.REDUCE_AXIS, name="node")
 
 RULES = [
     Rule("moves nothing", UPat(GroupOp.Movement, name="node"), _moves_nothing),
     Rule("constant moved", UPat(GroupOp.Movement, name="node"), _of_a_constant),
     *(Rule(f"{op.name.lower()} twice", _twice(op), function) for op, function in _TWICE.items()),
     Rule("shrink of pad", _twice(Ops.PAD, Ops.SHRINK), _shrink_of_pad),
-    Rule(
-        "maximum of a constant",
-        _REDUCED,
-        lambda node: _reduce_of_a_constant(node) if node.arg[0] == "max" else None,
-    ),
+    Rule("maximum of a constant", UPat(Ops.REDUCE_AXIS, name="node"), _maximum_of_a_constant),
 ]

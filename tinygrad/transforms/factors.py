@@ -30,12 +30,13 @@ def of_running_product(x: UOp, g: UOp, axis: int) -> UOp:
     """The gradient of x's running product along `axis`, given the gradient `g` of its result: at
     each place the product of the factors before it, times the contribution of all products from
     there on."""
-    order = (*(i for i in range(x.ndim) if i != axis), axis)
-    back = tuple(order.index(i) for i in range(x.ndim))
+    to_last = (*(i for i in range(x.ndim) if i != axis), axis)  # the axis becomes the last one
+    back = tuple(to_last.index(i) for i in range(x.ndim))
     following = _from_before(x, axis, -1)
-    later = _from_the_end(g.permute(order), following.permute(order)).permute(back)
-    is_first = _from_before(x.const_like(1), axis, 1).eq(0)
-    before = is_first.where(x.const_like(1), _from_before(x.running("mul", axis), axis, 1))
+    later = _from_the_end(g.permute(to_last), following.permute(to_last)).permute(back)
+    one = x.const_like(1)
+    is_first = _from_before(one, axis, 1).eq(0)
+    before = is_first.where(one, _from_before(x.running("mul", axis), axis, 1))
     return later * before
 
 

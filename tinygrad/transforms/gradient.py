@@ -191,31 +191,40 @@ def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     lined = x.permute(order)  # (kept.., reduced..)
     kept = lined.shape[: x.ndim - len(axes)]
-    others = other_factors(lined.reshape((*kept, prod(x.shape[i] for i in axes))))
-    return (g.expand(x.shape) * others.reshape(lined.shape).permute(argsort(order)),)
+    count = prod(x.shape[i] for i in axes)
+    others = other_factors(lined.reshape((*kept, count))).reshape(lined.shape)
+    return (g.expand(x.shape) * others.permute(argsort(order)),)
 
 
 def _running(node: UOp, g: UOp) -> Gradients:
     (x,), (monoid, axis) = node.src, node.arg
-
-    def to_the_end(y: UOp) -> UOp:  # at each place the sum from there on
-        return y.flip((axis,)).running("add", axis).flip((axis,))
-
     if monoid == "add":
-        return (to_the_end(g),)
-    zero = x.eq(0)
-    if monoid == "mul":  # the first zero's factors are all others, beyond it nothing counts
-        first = zero & zero.cast(dtypes.int32).running("add", axis).eq(1)
-        others = first.where(x.const_like(1), x).running("mul", axis)
-        of_rest = to_the_end(g * node) / zero.where(x.const_like(1), x)
-        fast = first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest))
-        is_known = isinstance(x.shape[axis], int) and prod(x.shape)
-        return (fast.detach(of_running_product(x, g, axis)) if is_known else fast,)
-    at = [
-        UOp.positions(x.shape, i, x.device) for i in range(x.ndim)
-    ]  # the latest of the largest takes it
+        return (_to_the_end(g, axis),)
+    if monoid == "mul":
+        return (_running_product(node, g, axis),)
+    # the latest of the largest takes it
+    at = [UOp.positions(x.shape, i, x.device) for i in range(x.ndim)]
     at[axis] = x.eq(node).where(at[axis], at[axis].const_like(0)).running("max", axis)
     return (x.const_like(0).scatter("add", g, *at),)
+
+
+def _to_the_end(y: UOp, axis: int) -> UOp:
+    """At each place the sum from there on."""
+    return y.flip((axis,)).running("add", axis).flip((axis,))
+
+
+def _running_product(node: UOp, g: UOp, axis: int) -> UOp:
+    """By division where that is possible: the first zero's factors are all others, beyond it
+    nothing counts. Its own derivative is that of the form without division."""
+    (x,) = node.src
+    zero = x.eq(0)
+    first = zero & zero.cast(dtypes.int32).running("add", axis).eq(1)
+    others = first.where(x.const_like(1), x).running("mul", axis)
+    of_rest = _to_the_end(g * node, axis) / zero.where(x.const_like(1), x)
+    of_first = _to_the_end(g * others, axis)
+    fast = first.where(of_first, zero.where(x.const_like(0), of_rest))
+    is_known = isinstance(x.shape[axis], int) and prod(x.shape)
+    return fast.detach(of_running_product(x, g, axis)) if is_known else fast
 
 
 def _index(node: UOp, g: UOp) -> Gradients:

@@ -34,8 +34,10 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
     backward = ScanInfo(body, info.turns, n + len(others), len(slices), not info.reverse)
     final = [grads.get(i, s.const_like(0)) for i, s in enumerate(init)]
     results = scan(backward, (*final, *zeros, *slices, *others))
-    of_others = [r.cast(o.dtype) for r, o in zip(results[n:], others, strict=False)]
-    return (*results[:n], *results[n + len(others) :], *of_others)
+    sums_end = n + len(others)
+    of_init, sums, of_xs = results[:n], results[n:sums_end], results[sums_end:]
+    of_others = [total.cast(o.dtype) for total, o in zip(sums, others, strict=True)]
+    return (*of_init, *of_xs, *of_others)
 
 
 def _backward_body(
@@ -76,12 +78,10 @@ def _backward_body(
 
 
 def _placeholders(node: UOp) -> list[UOp]:
-    """What stands for each source inside the body."""
+    """What stands for each source inside the body; of an input a slice."""
     info: ScanInfo = node.arg
-    return [
-        placeholder(i, s, s.shape[1:] if info.states <= i < info.states + info.inputs else None)
-        for i, s in enumerate(node.src)
-    ]
+    inputs = range(info.states, info.states + info.inputs)
+    return [placeholder(i, s, s.shape[1:] if i in inputs else None) for i, s in enumerate(node.src)]
 
 
 def _saved(

@@ -41,7 +41,7 @@ def _modulo(node: UOp, s: list[Interval]) -> Interval | None:
 
 def _less(node: UOp, s: list[Interval]) -> Interval:
     (low, high), (least, most) = s
-    return not low >= most, high < least  # as bools; unordered floats have infinite bounds
+    return high < least, low < most
 
 
 def _and(node: UOp, s: list[Interval]) -> Interval | None:
@@ -87,9 +87,7 @@ def _shift_right(node: UOp, s: list[Interval]) -> Interval | None:
 
 
 _RULES: dict[Ops, _Rule] = {
-    Ops.CONST: lambda node, s: (node.arg, node.arg),
     Ops.DEFINE_VAR: lambda node, s: (node.arg[1], node.arg[2]),
-    Ops.BIND: lambda node, s: s[0],
     Ops.ITEM: lambda node, s: node.arg[2:] or None,
     Ops.RANGE: lambda node, s: (0, max(0, min(high for _, high in s) - 1)),
     Ops.SPECIAL: lambda node, s: (0, node.arg[1] - 1),
@@ -100,7 +98,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.MAX: lambda node, s: (max(s[0][0], s[1][0]), max(s[0][1], s[1][1])),
     Ops.WHERE: lambda node, s: (min(s[1][0], s[2][0]), max(s[1][1], s[2][1])),
     Ops.PICK: lambda node, s: (min(low for low, _ in s[1:]), max(high for _, high in s[1:])),
-    Ops.CMPLT: lambda node, s: (s[0][1] < s[1][0], s[0][0] < s[1][1]),
+    Ops.CMPLT: _less,
     Ops.CMPEQ: _equal,
     Ops.CMPNE: _not_equal,
     Ops.AND: _and,
@@ -108,12 +106,10 @@ _RULES: dict[Ops, _Rule] = {
     Ops.XOR: _xor,
     Ops.CAST: _cast,
     Ops.SHR: _shift_right,
-    Ops.CHECK: lambda node, s: s[0],
-    Ops.EXPAND: lambda node, s: s[0],
-    Ops.RESHAPE: lambda node, s: s[0],
-    Ops.PERMUTE: lambda node, s: s[0],
-    Ops.SHRINK: lambda node, s: s[0],
-    Ops.FLIP: lambda node, s: s[0],
+    **dict.fromkeys((Ops.BIND, Ops.CHECK), lambda node, s: s[0]),
+    **dict.fromkeys(
+        (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP), lambda node, s: s[0]
+    ),
 }
 
 

@@ -556,6 +556,13 @@ def bit_cast(value: ConstType, source: DType, target: DType) -> ConstType:
     return _from_bits(_to_bits(value, source), target)
 
 
+def unsigned_of(dtype: DType) -> DType:
+    """The unsigned integer of a dtype's size, with as many lanes."""
+    size = dtype.scalar().itemsize
+    same: DType = next(d for d in dtypes.uints if d.itemsize == size)
+    return same.vec(dtype.count)
+
+
 def _to_bits(value: ConstType, dtype: DType) -> int:
     if dtype.fmt is not None:
         return int.from_bytes(struct.pack("<" + dtype.fmt, value), "little")

@@ -218,46 +218,50 @@ def _concrete(pattern: UPat, op: Ops | None = None) -> Iterator[UPat]:
             yield UPat(pattern.ops, pattern.dtypes, src, pattern.arg, pattern.name, pattern.more)
 
 
-def _compiled(pattern: UPat) -> Callable[[UOp], dict[str, UOp] | None]:
-    """A function of straight comparisons, written as source and compiled."""
-    lines: list[str] = []
-    facts: dict[str, Any] = {}
-    names: dict[str, str] = {}
+class _Source:
+    """The source of a function that matches a pattern by straight comparisons."""
 
-    def fact(value: Any) -> str:
-        name = f"k{len(facts)}"
-        facts[name] = value
-        return name
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.facts: dict[str, Any] = {}  # what the source compares with, by name
+        self.places: dict[str, str] = {}  # where each of the pattern's names stands
 
-    def require(test: str) -> None:
-        lines.append(f"  if not ({test}): return None")
-
-    def visit(p: UPat, place: str) -> None:
+    def visit(self, p: UPat, place: str) -> None:
+        """Compares the node at this place, and those below it, with a pattern."""
         if p.ops is not None:
             one = len(p.ops) == 1
-            require(f"{place}.op {'is' if one else 'in'} {fact(p.ops[0] if one else p.ops)}")
+            known = self._fact(p.ops[0] if one else p.ops)
+            self._require(f"{place}.op {'is' if one else 'in'} {known}")
         if p.dtypes is not None:
-            require(f"{place}.dtype in {fact(p.dtypes)}")
+            self._require(f"{place}.dtype in {self._fact(p.dtypes)}")
         if p.arg is not None:
-            require(f"{place}.arg == {fact(p.arg)}")
-        if p.name is not None:
-            if p.name in names:
-                require(f"{place} is {names[p.name]}")
-            else:
-                names[p.name] = place
+            self._require(f"{place}.arg == {self._fact(p.arg)}")
+        if p.name is not None and self.places.setdefault(p.name, place) != place:
+            self._require(f"{place} is {self.places[p.name]}")
         if isinstance(p.src, UPat):
-            every = fact(p.src.match)
-            require(f"all({every}(s) is not None for s in {place}.src)")
+            every = self._fact(p.src.match)
+            self._require(f"all({every}(s) is not None for s in {place}.src)")
         elif p.src is not None:
-            count = len(p.src)
-            require(f"len({place}.src) {'>=' if p.more else '=='} {count}")
+            self._require(f"len({place}.src) {'>=' if p.more else '=='} {len(p.src)}")
             for i, child in enumerate(p.src):
                 inner = f"{place}_{i}"
-                lines.append(f"  {inner} = {place}.src[{i}]")
-                visit(child, inner)
+                self.lines.append(f"  {inner} = {place}.src[{i}]")
+                self.visit(child, inner)
 
-    visit(pattern, "n")
-    captured = ", ".join(f"{name!r}: {place}" for name, place in names.items())
-    source = "\n".join(["def match(n):", *lines, f"  return {{{captured}}}"])
-    exec(source, facts)  # noqa: S102  our own text, from our own patterns
-    return facts["match"]  # type: ignore[no-any-return]
+    def _fact(self, value: Any) -> str:
+        name = f"k{len(self.facts)}"
+        self.facts[name] = value
+        return name
+
+    def _require(self, test: str) -> None:
+        self.lines.append(f"  if not ({test}): return None")
+
+
+def _compiled(pattern: UPat) -> Callable[[UOp], dict[str, UOp] | None]:
+    """The function that matches a pattern, written as source and compiled."""
+    made = _Source()
+    made.visit(pattern, "n")
+    captured = ", ".join(f"{name!r}: {place}" for name, place in made.places.items())
+    source = "\n".join(["def match(n):", *made.lines, f"  return {{{captured}}}"])
+    exec(source, made.facts)  # noqa: S102  our own text, from our own patterns
+    return made.facts["match"]  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from tinygrad.codegen.numbers.transcendental import cos, exp, exp2, log2, magnit
 from tinygrad.loops.layout import accumulates, nodes_of
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
+from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast, unsigned_of
 from tinygrad.uop.pattern import PatternMatcher, UPat
 from tinygrad.uop.rewrite import graph_rewrite
 
@@ -175,13 +175,9 @@ def _divide_by_constant(a: UOp, b: UOp) -> UOp | None:
     return None
 
 
-def _unsigned(dtype: DType) -> DType:
-    return next(d for d in dtypes.uints if d.itemsize == dtype.itemsize)
-
-
 def _divide_positive(a: UOp, b: UOp) -> UOp:
     """Division by a positive number. For a negative a, ~(~a // b), where ~a is not negative."""
-    uint = _unsigned(a.dtype)
+    uint = unsigned_of(a.dtype)
     sign = a >> (a.dtype.bitsize - 1)
     quotient = (a ^ sign).cast(uint) // b.cast(uint)
     return quotient.cast(a.dtype) ^ sign
@@ -190,7 +186,7 @@ def _divide_positive(a: UOp, b: UOp) -> UOp:
 def _divide_signed(a: UOp, b: UOp) -> UOp:
     """Division by any number: magnitudes are divided, and rounded up if the signs differ. INT_MIN
     // -1 wraps."""
-    uint = _unsigned(a.dtype)
+    uint = unsigned_of(a.dtype)
     one, last = UOp.const(uint, 1), a.const_like(a.dtype.bitsize - 1)
     a_sign, b_sign = a >> last, b >> last
     a_size = (a ^ a_sign).cast(uint) + (a_sign.cast(uint) & one)

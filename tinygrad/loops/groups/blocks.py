@@ -28,6 +28,8 @@ DEEPEST = 4  # pieces of a pipeline: with three being fetched, the first arrives
 TURNED = 2  # bytes of elements whose matrices units can transpose as they read them
 BUSY_GROUPS = 128  # with fewer groups, processors are idle
 SHORT = 8  # a loop of so few turns is unrolled
+UNKNOWN_STEP = 1 << 20  # elements between neighbours of which nothing is known
+NOT_READ = 1 << 30
 
 
 def sum_over(plan: Plan, k: str) -> UOp:
@@ -145,7 +147,9 @@ def reach(loads: Iterable[UOp], loop: UOp) -> int:
     """The distance between reads of neighbours along the loop, summed over the reads. An unknown
     step counts as a very large one."""
     steps = [step(x, loop) for x in loads if loop in x.ranges]
-    return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
+    if not steps:
+        return NOT_READ
+    return sum(UNKNOWN_STEP if s is None else abs(s) for s in steps)
 
 
 def _is_row(load: UOp, loop: UOp) -> bool:

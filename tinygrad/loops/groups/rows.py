@@ -106,5 +106,6 @@ def _deal(plan: Plan, nest: str, lanes: int) -> None:
     if rows and columns and left > 1:
         count = min(left, power_below(size_of(plan.loops[rows[0]])))
         given.insert(0, plan.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
-    plan.give("UNROLL", (x for x in rows if columns and size_of(plan.loops[x]) <= SHORT))
+    if columns:
+        plan.give("UNROLL", (x for x in rows if size_of(plan.loops[x]) <= SHORT))
     plan.innermost(nest, (*rows, *given))

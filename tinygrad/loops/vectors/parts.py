@@ -6,6 +6,7 @@ along the sum are streamed as they are: in parts they take up to twice as long.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 from tinygrad.loops.cost import turns
@@ -13,6 +14,7 @@ from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import contractions, register_tile
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
+from tinygrad.uop.node import UOp
 
 FEW_RESULTS = 8
 """A part's operands have at least this many times as many elements as its results."""
@@ -23,26 +25,37 @@ FAR = 2
 
 def sum_in_parts(plan: Plan) -> tuple[str, ...]:
     """Applies that if it saves work. Returns the stages that then hold a product."""
-    nest, target = plan.nest("store"), plan.target
+    nest = plan.nest("store")
     if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2:
         return ()
     found = contractions(plan, nest)
     if len(found) != 1 or found[0].in_place or 1 in found[0].row_steps:
         return ()
-    (one,), ((first, *rest),) = found, map(own_ranges, plan.sums)
+    (reduction,) = plan.sums
+    first, *rest = own_ranges(reduction)
     if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
         return ()
-    (rows, columns), itemsize = map(size_of, nest.loops), one.rows.dtype.itemsize
-    panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
-    turn, size = (rows + columns) * itemsize * turns(rest), size_of(first)
-    part = min(target.cache_l2 // 2 // turn, ceil(size / TASKS_WITH_BLOCKS))
-    results = turns(nest.loops) * plan.sums[0].dtype.itemsize
-    is_far, is_few = size * turn >= FAR * target.cache_l2, FEW_RESULTS * results <= part * turn
-    if panels >= TASKS_WITH_BLOCKS or not (is_far and is_few):
+    part = _part(plan, found[0].rows.dtype.itemsize, first, rest)
+    if part is None:
         return ()
-    name, least = name_of(first), ceil(size / ceil(size / part))
+    name, size = name_of(first), size_of(first)
+    least = ceil(size / ceil(size / part))
     inner = plan.split(name, even_part(size, least), name + "p")
     (reduction,) = plan.sums
     plan.do("regroup", plan.path(reduction), (inner, *names(rest)))
     inside = next(n for n in plan.sums if name_of(own_ranges(n)[0]) == inner)
     return (plan.stage(inside, (name, *names(nest.loops)), "out", "GLOBAL"),)
+
+
+def _part(plan: Plan, itemsize: int, first: UOp, rest: Sequence[UOp]) -> int | None:
+    """Turns of the sum's first loop in a part, such that half of the cache holds what they read.
+    None if parts don't pay."""
+    target, loops = plan.target, plan.nest("store").loops
+    rows, columns = map(size_of, loops)
+    panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
+    turn = (rows + columns) * itemsize * turns(rest)  # bytes of a turn's operands
+    part = min(target.cache_l2 // 2 // turn, ceil(size_of(first) / TASKS_WITH_BLOCKS))
+    results = turns(loops) * plan.sums[0].dtype.itemsize
+    is_far = size_of(first) * turn >= FAR * target.cache_l2
+    pays = is_far and FEW_RESULTS * results <= part * turn
+    return part if pays and panels < TASKS_WITH_BLOCKS else None

@@ -347,10 +347,13 @@ def _sums_outside(plan: Plan, name: str) -> list[str]:
     """Reductions that depend on some loops of a fill only, such as a batch norm's sums for each
     channel, are computed once for each of their turns: these loops go outside of the others.
     Returns them."""
-    loops = [r for r in own_ranges(plan.stages[name]) if role_of(r) in ("LOOP", "UNROLL")]
-    reduced = [n.ranges for n in sums_of(plan.inline((plan.stages[name].src[0],)))]
-    outer = [name_of(r) for r in loops if any(r in ranges for ranges in reduced)]
-    rest = [n for n in names(own_ranges(plan.stages[name])) if n not in outer]
+    stage = plan.stages[name]
+    needed: set[UOp] = set()
+    for node in sums_of(plan.inline((stage.src[0],))):
+        needed |= node.ranges
+    own = own_ranges(stage)
+    outer = [name_of(r) for r in own if role_of(r) in ("LOOP", "UNROLL") and r in needed]
+    rest = [n for n in names(own) if n not in outer]
     if outer and any(role_of(plan.loops[n]) == "LOOP" for n in rest[:-1]):
         plan.innermost(name, rest)
     return outer
@@ -496,7 +499,8 @@ def _packed_before(
 ) -> Names:
     """The outer loops of a panel that is packed before everything else, in tasks of its own, since
     several tasks read it; none if it is packed where it is used."""
-    free, is_split = {name_of(r) for r in value.ranges}, _row_blocks(plan, tiling) > 1
+    free = {name_of(r) for r in value.ranges}
+    is_split = _row_blocks(plan, tiling) > 1
     if not is_split and not (blocked and blocked.isdisjoint(free) and _are_tasks(plan, blocked)):
         return ()
     nests = (tiling.nest.name,) if is_split else ("store", tiling.nest.name)

@@ -145,17 +145,19 @@ def ask_for_the_next_row(plan: Plan) -> None:
     if len(passes) < 2 or contractions(plan, plan.nest("store")):
         return
     row = max({r for n in passes for r in n.ranges}, key=rows.index)
-    seen = {loops: _read(node, row) for node in passes if (loops := own_ranges(node))}
-    first, *later = seen
-    again = {memory for loops in later for memory in seen[loops].keys() & seen[first].keys()}
-    nbytes = sum(seen[first][memory] for memory in again)
-    if SHORTEST_ROW <= nbytes <= plan.target.cache_l2 // 4:
-        asking = [*later, outer[outer.index(row) + 1 :]]
-        if all(weight(node) < LONG for one in passes for node in one.src[0].toposort()):
-            asking.insert(0, first)
-        counted = [[name_of(r) for r in loops if role_of(r) == "LOOP"] for loops in asking]
-        if any(counted):
-            plan.do("prefetch", name_of(row), 1, *(found[-1] for found in counted if found))
+    read_in = {own_ranges(node): _read(node, row) for node in passes if own_ranges(node)}
+    first, *later = read_in
+    read_again = {memory for loops in later for memory in read_in[loops]}
+    nbytes = sum(size for memory, size in read_in[first].items() if memory in read_again)
+    if not SHORTEST_ROW <= nbytes <= plan.target.cache_l2 // 4:
+        return
+    asking = [*later, outer[outer.index(row) + 1 :]]
+    if all(weight(node) < LONG for one in passes for node in one.src[0].toposort()):
+        asking.insert(0, first)
+    counted = [[name_of(r) for r in loops if role_of(r) == "LOOP"] for loops in asking]
+    innermost = [found[-1] for found in counted if found]
+    if innermost:
+        plan.do("prefetch", name_of(row), 1, *innermost)
 
 
 def _read(node: UOp, row: UOp) -> dict[UOp, int]:

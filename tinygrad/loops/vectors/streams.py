@@ -187,8 +187,9 @@ def _those_that_share_together(plan: Plan) -> None:
     reads = reads_of(plan.below(nest.values))
     largest = max(reads, key=lambda n: turns(n.ranges) * n.dtype.itemsize)
     tasks = [r for r in nest.loops if role_of(r) == "PARALLEL"]
+    inside = [r for r in nest.loops if r not in tasks]
     tasks.sort(key=lambda r: r not in largest.ranges)
-    plan.do("order", "store", names([*tasks, *(r for r in nest.loops if r not in tasks)]))
+    plan.do("order", "store", names([*tasks, *inside]))
 
 
 def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:

@@ -8,7 +8,7 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.in_place import is_window, steps_apart
 from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
-from tinygrad.loops.products import PANEL_BLOCK, SUMS, TEMPORARIES, Product, register_tile
+from tinygrad.loops.products import PANEL_BLOCK, SUMS, TEMPORARIES, Product, Tile, register_tile
 from tinygrad.loops.vectors.panels import turn_reads
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
@@ -34,27 +34,19 @@ class Tiling:
     def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
         row_loop, last = products[0].row_loop, nest.loops[-1]
         self.nest, self.m, self.n = nest, name_of(row_loop), name_of(last)
-        itemsize = max(p.rows.dtype.itemsize for p in products)
-        depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
-        if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
-            depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
+        size, self.columns = size_of(row_loop), size_of(last)
         self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
         if self.stretch < plan.lanes and all(is_transposed(plan, p) for p in products):
             self.stretch = 0
-        size = size_of(row_loop)
         if self.stretch:
-            panel = panel_of(plan, self.stretch, size, size_of(last), depth)
-        columns = panel or size_of(last)
-        is_apart = len(products) == 1 and is_window(products[0].rows)
-        run = steps_apart(products[0].rows, row_loop) if is_apart else 0
-        masked = any(p.in_place for p in products)
-        apart, beside = _bytes_apart(products), panel > 0
-        spare = 0 if all(p.is_multiplied for p in products) else TEMPORARIES
-        tile = register_tile(plan, size, columns, itemsize, run, apart, masked, beside, spare)
+            depth = _panel_depth(plan, nest, products)
+            panel = panel_of(plan, self.stretch, size, self.columns, depth)
+        columns = panel or self.columns
+        tile = _tile(plan, products, size, columns, panel > 0)
         self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
         self.height, self.panel = min(tile.rows, size), panel or self.width
         edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
-        self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
+        self.edges, self.rows = names(edges), size * turns(edges)
         self.rows_once = len(nest.loops) == 2 and self._wait(plan, products)
         self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
         turn_reads(plan, nest, self.m, self.n_in)
@@ -67,14 +59,15 @@ class Tiling:
         (one, *others), target = products, plan.target
         if others or one.in_place or self.stretch or plan.kept or not self.nest.is_top:
             return False
+        if one.rows.op is not Ops.INDEX or is_window(one.rows) or self.columns <= self.width:
+            return False
         itemsize, cache = one.rows.dtype.itemsize, target.cache_l2
-        is_far = one.rows.op is Ops.INDEX and not is_window(one.rows)
-        is_far = is_far and turns(one.rows.ranges) * itemsize > cache
+        is_far = turns(one.rows.ranges) * itemsize > cache
+        # cycles that a tile computes with a line of each row
         busy = self.width * target.cache_line / (itemsize * plan.lanes * target.fma_ports)
         sums = self.rows * round_up(self.columns, self.width) * itemsize
         tasks = self.rows // (self.height * TILES_A_TASK)
-        fits = sums <= SUMS * cache and tasks >= TASKS_WITH_BLOCKS
-        return self.columns > self.width and is_far and busy < FROM_MEMORY and fits
+        return is_far and busy < FROM_MEMORY and sums <= SUMS * cache and tasks >= TASKS_WITH_BLOCKS
 
     @property
     def panels(self) -> list[str]:
@@ -90,6 +83,32 @@ class Tiling:
     def inside(self) -> set[str]:
         tile = {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
         return tile.union(self.edges)
+
+
+def _panel_depth(plan: Plan, nest: Nest, products: list[Product]) -> int:
+    """The bytes of a panel's column. A deep panel is packed in blocks, if it is the only one."""
+    itemsize = max(p.rows.dtype.itemsize for p in products)
+    depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
+    if nest.is_top and len(products) == 1:
+        return min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
+    return depth
+
+
+def _tile(plan: Plan, products: list[Product], rows: int, columns: int, beside: bool) -> Tile:
+    """The register tile that is best for all products."""
+    first = products[0]
+    is_apart = len(products) == 1 and is_window(first.rows)
+    return register_tile(
+        plan,
+        rows,
+        columns,
+        itemsize=max(p.rows.dtype.itemsize for p in products),
+        run=steps_apart(first.rows, first.row_loop) if is_apart else 0,
+        masked=any(p.in_place for p in products),
+        apart=_bytes_apart(products),
+        beside=beside,
+        temporaries=0 if all(p.is_multiplied for p in products) else TEMPORARIES,
+    )
 
 
 def _bytes_apart(products: list[Product]) -> int:
