@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import os
 import random
 import subprocess
@@ -10,16 +12,23 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from together import together
 
 from tinygrad import Context, Tensor, TinyJit, nn
+from tinygrad.base.helpers import Recent
 from tinygrad.base.settings import NOOPT
+from tinygrad.engine import plans
 from tinygrad.engine.devices import Device
+from tinygrad.engine.replay import Replay
 from tinygrad.engine.structure import nodes_below, structure_of
-from tinygrad.engine.turns import Turns
+from tinygrad.engine.turns import Turns, is_owned, keeping, preparing
+from tinygrad.tensor import core
+from tinygrad.tensor.core import Core
+from tinygrad.tensor.promise import Version, recording
 
 
 @pytest.fixture
@@ -70,6 +79,181 @@ def test_a_write_that_several_threads_wait_for_is_done_once():
         y = x * 2
         arrays = together(x.numpy, x.numpy, y.numpy, often=True)
         assert [a.sum() for a in arrays] == [3000, 3000, 6000]
+
+
+def beside(work: Callable[[], object]) -> threading.Thread:
+    """A thread that has ended, or waits for what the caller does: then it ends later."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(0.1)
+    return thread
+
+
+def once_beside(
+    monkeypatch, owner: object, name: str, work: Callable[[], object], after: bool = False
+) -> list[Any]:
+    """When this function is called next, another thread works before it, or after it; a list of
+    that thread."""
+    original, begun = getattr(owner, name), []
+
+    def interrupted(*args: Any, **named: Any) -> Any:
+        if begun:
+            return original(*args, **named)
+        begun.append(None)
+        found = original(*args, **named) if after else None
+        begun[0] = beside(work)
+        return found if after else original(*args, **named)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    return begun
+
+
+@pytest.mark.parametrize(
+    ("looks", "write"),
+    [
+        ("add", lambda t: t.add_(1)),
+        ("__add__", lambda t: operator.iadd(t, 1)),
+        ("__add__", lambda t: operator.setitem(t, 1, operator.iadd(t[1], 1))),
+        ("__add__", lambda t: operator.iadd(t[1:], 1)),
+    ],
+)
+def test_nobody_writes_between_look_and_write_of_an_operator_in_place(looks, write, monkeypatch):
+    t = Tensor(np.zeros((3, 2), np.float32)).realize()
+    other = once_beside(monkeypatch, Tensor, looks, lambda: write(t), after=True)
+    write(t)
+    other[0].join(60)
+    assert t.tolist()[1] == [2, 2]
+
+
+def test_threads_that_add_to_one_tensor_and_to_its_rows_lose_nothing():
+    t = Tensor(np.zeros((4, 16), np.float32)).realize()
+
+    def add(row: int) -> None:
+        x = t
+        for _ in range(6):
+            x += 1
+            t[row] += 1
+            t[row].add_(1).realize()
+
+    together(*[functools.partial(add, row) for row in range(4)], often=True)
+    assert (t.numpy() == 36).all()
+
+
+def test_a_replay_that_only_reads_waits_for_a_step_that_writes(monkeypatch):
+    state, one = (Tensor.ones(4).contiguous().realize() for _ in range(2))
+    write = TinyJit(lambda x: state.assign(state + x).realize())
+    look = TinyJit(lambda x: (state * x).realize())
+    for _ in range(3):
+        write(one)
+        look(one)
+    seen: list[Any] = []
+    other = once_beside(monkeypatch, Replay, "run", lambda: seen.append(look(one)))
+    write(one)
+    other[0].join(60)
+    assert seen[0].tolist() == [5] * 4
+
+
+def test_a_view_that_is_made_while_another_thread_writes_is_one(monkeypatch):
+    """Here the write gives the tensor memory of its own."""
+    start = Tensor(np.ones(4, np.float32)).realize()
+    for make in (lambda t: t.reshape(2, 2), lambda t: t.detach()):
+        t, same = start * 2, start * 2
+        Tensor.realize(t, same)
+        other = once_beside(monkeypatch, Core, "_join", lambda t=t: operator.setitem(t, 0, 5.0))
+        view = make(t)
+        other[0].join(60)
+        monkeypatch.undo()
+        view += 1
+        assert (t.tolist(), view.reshape(4).tolist()) == ([6, 3, 3, 3], [6, 3, 3, 3])
+        assert same.tolist() == [2] * 4
+
+
+def test_who_reads_a_tensor_leaves_it_a_write_that_another_thread_has_promised(monkeypatch):
+    t, two = (Tensor(np.full(4, n, np.float32)).realize() for n in (1, 2))
+
+    @Tensor.no_grad()
+    def assign() -> None:
+        t.assign(two * 2)
+
+    (t * 3).realize()
+    with Context(SPEC=0):  # which would look at it a third time
+        t.assign(1.0)  # a later era of the same storage
+        other = once_beside(monkeypatch, Version, "_in_era", assign)
+        _ = t * 3
+    other[0].join(60)
+    assert t.tolist() == [4] * 4
+
+
+def test_who_comes_to_share_memory_is_known_before_another_thread_writes_there(monkeypatch):
+    start = Tensor(np.ones(4, np.float32)).realize()
+    with recording.written_down(followed=False):
+        x, y = start * 2, start * 2
+    x.realize()
+    other = once_beside(monkeypatch, core, "join", lambda: x.add_(1).realize())
+    _ = y._value
+    other[0].join(60)
+    assert (x.tolist(), y.tolist()) == ([3] * 4, [2] * 4)
+
+
+def test_locks_are_taken_in_their_order(monkeypatch):
+    """A turn, `keeping`, `preparing`. A thread that waited for its turn with `keeping` would wait
+    for a capture, which waits for that."""
+    original, seen = Turns.together, []
+
+    def checked(self: Turns) -> Any:
+        lock = original(self)
+        seen.append(is_owned(lock) or not (is_owned(keeping.now) or is_owned(preparing.now)))
+        return lock
+
+    monkeypatch.setattr(Turns, "together", checked)
+    monkeypatch.setattr(plans, "_plans", Recent(9))
+    x, weight = Tensor(np.ones((4, 3), np.float32)).realize(), Tensor.ones(3, requires_grad=True)
+    mean = Tensor.zeros(3).contiguous().realize()
+    optimizer = nn.optim.SGD([weight], lr=0.25, momentum=0.5)
+
+    def step() -> Tensor:
+        loss = (x.T[:, 1:] * weight.reshape(3, 1)).exp().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with Tensor.no_grad():
+            mean.assign(mean * 0.5 + weight)
+            x.add_(1)[1:] += weight
+            x[2] = x[1] - mean.detach()
+            half = (x * 0.5).realize()
+            half.assign(x * 0.25)
+        return loss + half.sum()
+
+    with Tensor.train():
+        for take in (step, step, step, *[TinyJit(step)] * 4):
+            assert take().realize().item() > 0
+    assert len(seen) > 100
+    assert all(seen)
+
+
+new_sizes = itertools.count(137)
+
+
+def test_threads_that_want_the_same_plan_make_it_once(monkeypatch):
+    made: list[Any] = []
+    original = plans._shared
+    monkeypatch.setattr(plans, "_shared", lambda *given: made.append(None) or original(*given))
+    x = Tensor(np.ones((3, next(new_sizes)), np.float32)).realize()
+    together(*[lambda: (x.sin() * 11 + x).sum().item()] * 4, often=True)
+    assert len(made) == 1
+
+
+def test_a_check_fails_after_a_replay_that_was_timed(capsys):
+    """Timed ones and others find the words of a run in different places."""
+    x, at = Tensor([1, 2, 3]).realize(), [Tensor([n]).realize() for n in (0, 1, 2, 9)]
+    step = TinyJit(lambda i: x[i].realize())
+    for n in range(2):
+        step(at[n])
+    with Context(DEBUG=2):
+        step(at[2])
+    assert step(at[1]).tolist() == [2]
+    with pytest.raises(IndexError, match="index 9"):
+        step(at[3]).tolist()
 
 
 def test_captured_steps_of_several_threads_write_each_their_own_state():
@@ -266,6 +450,84 @@ def test_forked_workers_may_not_use_an_open_opencl_device():
     assert "DeviceError: device CL" in told
     assert "'spawn'" in told
     assert after == "[5.0, 10.0, 15.0]"
+
+
+FORKED = """
+    import os, sys, threading, time
+    from tinygrad import Tensor
+    HELD
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    forked = os.fork()
+    if not forked:
+        print(child(), flush=True)
+        os._exit(0)
+    end = time.monotonic() + 60
+    while os.waitpid(forked, os.WNOHANG) == (0, 0):
+        time.sleep(0.01)
+        if time.monotonic() > end:
+            os.kill(forked, 9)
+            print("hangs")
+            os.waitpid(forked, 0)
+            break
+    thread.join()
+"""
+
+HELD = {
+    "a library's lock, as it makes a plan": """
+    from tinygrad.engine import making
+    lock, inside, plan = threading.Lock(), threading.Event(), making.plan_to_run
+
+    def planned(*given):
+        with lock:
+            inside.set()
+            time.sleep(0.2)
+            return plan(*given)
+
+    making.plan_to_run = planned
+
+    def hold():
+        (Tensor([1.0, 2.0]).realize() * 7).tolist()
+
+    def child():
+        return (Tensor([1.0, 2.0]).realize() + 5).tolist()
+    """,
+    "a module's lock, as it imports that": """
+    from tinygrad.base.later import later
+    inside = threading.Event()
+    slow = later("slow")
+
+    def hold():
+        sys.modules["__main__"].inside = inside
+        slow.value
+
+    def child():
+        return [slow.value + 1.0, 7.0]
+    """,
+    "the table of nodes, as one dies": """
+    from tinygrad.uop import node
+    inside = threading.Event()
+
+    def hold():
+        with node._forgetting:
+            inside.set()
+            time.sleep(0.2)
+
+    def child():
+        return (Tensor([1.0, 2.0]).realize() + 5).tolist()
+    """,
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_child_forked_while_a_thread_holds_computes(held, tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time, __main__\n__main__.inside.set()\ntime.sleep(0.2)\nvalue = 5.0\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    program = FORKED.replace("    HELD\n", HELD[held].rstrip(" "))
+    assert run(program, CACHELEVEL="0", PYTHONPATH=paths) == "[6.0, 7.0]"
 
 
 INTERRUPTED = """

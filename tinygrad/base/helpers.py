@@ -10,7 +10,7 @@ import operator
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tinygrad.base.errors import ArgumentError
 
@@ -25,6 +25,18 @@ def prod(values: Iterable[Any]) -> Any:
     24
     """
     return functools.reduce(operator.mul, values, 1)
+
+
+class once(Generic[T]):  # noqa: N801  as `property`
+    """A property that is computed when it is first asked for. `functools.cached_property` holds a
+    lock meanwhile (in Python 3.11), which a forked child may find taken."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __get__(self, instance: Any, owner: Any = None) -> T:
+        found = instance.__dict__[self.compute.__name__] = self.compute(instance)
+        return found
 
 
 class Recent(OrderedDict[T, U]):

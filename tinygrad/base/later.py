@@ -4,19 +4,25 @@ wait for the files that would."""
 
 from __future__ import annotations
 
-import functools
 import importlib
+import threading
 from typing import Any
+
+from tinygrad.base.helpers import once
+from tinygrad.base.locks import ForkSafeLock
+
+_importing = ForkSafeLock(threading.RLock, awaited=True)  # Python has locks of its own meanwhile
 
 
 class _Later:
     def __init__(self, module: str, maker: str, arguments: tuple[Any, ...]) -> None:
         self._module, self._maker, self._arguments = module, maker, arguments
 
-    @functools.cached_property
+    @once
     def _found(self) -> Any:
-        module = importlib.import_module(self._module)
-        return getattr(module, self._maker)(*self._arguments) if self._maker else module
+        with _importing.now:
+            module = importlib.import_module(self._module)
+            return getattr(module, self._maker)(*self._arguments) if self._maker else module
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)

@@ -1,22 +1,31 @@
 """A lock that a forked child finds open. A plain lock that another thread of the parent holds
-at the moment of `fork` would stay locked in the child for ever, since that thread is not there."""
+at the moment of `fork` would stay locked in the child for ever, since that thread is not there.
+
+Inside of some locks a thread also holds locks of other libraries, or changes what a child needs
+whole. So a fork takes these first, and waits for who holds them."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+PATIENCE = 30.0  # seconds that a fork waits for other threads
+
 
 class ForkSafeLock:
-    """`with lock.now:` holds a lock of this `kind`, which is replaced in a forked child."""
+    """`with lock.now:` holds a lock of this `kind`, which is replaced in a forked child. Of those
+    that are `awaited`, one that is made later must be taken before one that is made earlier."""
 
-    def __init__(self, kind: Callable[[], Any] = threading.Lock) -> None:
+    def __init__(self, kind: Callable[[], Any] = threading.Lock, awaited: bool = False) -> None:
         self.kind = kind
         self.renew()
         _all.add(self)
+        if awaited:
+            _awaited.insert(0, self)
 
     def renew(self) -> None:
         """Replaces the lock, whoever holds it."""
@@ -24,6 +33,20 @@ class ForkSafeLock:
 
 
 _all: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+_awaited: list[ForkSafeLock] = []
+_taken = threading.local()
+
+
+def _wait() -> None:
+    """Not for ever: who holds a lock may wait for what the forking thread holds."""
+    end = time.monotonic() + PATIENCE
+    locks = [lock.now for lock in _awaited]
+    _taken.locks = [o for o in locks if o.acquire(timeout=max(0.0, end - time.monotonic()))]
+
+
+def _go_on() -> None:
+    for lock in reversed(_taken.locks):
+        lock.release()
 
 
 def _renew_all() -> None:
@@ -32,4 +55,4 @@ def _renew_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_renew_all)

@@ -8,13 +8,12 @@ group size) gets a function of its own."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import once, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import Lowered, Phase, bundle_name
 from tinygrad.schedule.bundles import Member, Values, alone, members_of
@@ -42,7 +41,7 @@ class Part:
     def phase(self) -> Phase:
         return self.lowered.phases[0]
 
-    @functools.cached_property
+    @once
     def tasks(self) -> list[int]:
         """The number of tasks for each member."""
         found = {values: self._tasks(values) for values in {m.values for m in self.members}}

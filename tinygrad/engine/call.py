@@ -208,7 +208,11 @@ class Call:
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()
         result = self._result(given, kit)  # while what this touches is in the caches
-        self._replay.run(inputs, values, kit.buffers)
+        if written:
+            self._replay.run(inputs, values, kit.buffers)
+        else:
+            with keeping.now:  # of another thread's step this reads all or nothing
+                self._replay.run(inputs, values, kit.buffers)
         if self._keeps:
             self._kits.append(kit)
         return result

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
-from tinygrad.base.helpers import garbage_kept
+from tinygrad.base.helpers import garbage_kept, once
 from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
@@ -98,12 +98,12 @@ class Captured:
     # tensors with a gradient that the step reads, that gradient, and whether it writes there
     sums: list[tuple[weakref.ref[Holder], Any, bool]] = field(default_factory=list)
 
-    @functools.cached_property
+    @once
     def states(self) -> frozenset[Buffer]:
         """All buffers of the state."""
         return frozenset(self.state)
 
-    @functools.cached_property
+    @once
     def owned(self) -> list[int]:
         """Arguments for which a copy won't do: they are written, or a result is a view of them."""
         outputs = [out for out in self.outputs if isinstance(out, Output) and not out.itself]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -10,9 +9,11 @@ from weakref import WeakValueDictionary
 from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
+from tinygrad.base.helpers import once
 from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.profile import show_device
+from tinygrad.engine.turns import preparing
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class OpenDevice:
             with Telling(self.name, "waiting for its kernels"):
                 raise
 
-    @functools.cached_property
+    @once
     def is_addressable(self) -> bool:
         """Whether the host can use the device's memory in place, and the device the host's."""
         return self.backend.memory.borrow(memoryview(bytearray(1))) is not None
@@ -109,7 +110,8 @@ class Devices:
             name = canonicalize(name)
             if name.startswith("DISK:"):  # there are as many as files, so none is remembered
                 return OpenDevice(name, open_device(name))
-            device = self._open.get(name) or self._start(name)
+            with preparing.now:
+                device = self._open.get(name) or self._start(name)
         return device
 
     def _start(self, name: str) -> OpenDevice:

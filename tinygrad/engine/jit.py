@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import JitError
+from tinygrad.base.helpers import once
 from tinygrad.base.settings import JIT
 from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
@@ -202,7 +203,7 @@ class TinyJit(Generic[P, R]):
         self._latest = call
         return call.run(known)  # type: ignore[no-any-return]
 
-    @functools.cached_property
+    @once
     def _name(self) -> str:
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 

@@ -14,6 +14,7 @@ from tinygrad.engine.faults import Taken
 from tinygrad.engine.plans import runnable_plan, settings_of_plans
 from tinygrad.engine.run import RunnablePlan, arenas_for, step_runners
 from tinygrad.engine.storage import Buffer
+from tinygrad.engine.turns import preparing
 from tinygrad.schedule.memory import ALIGNMENT
 from tinygrad.schedule.plan import Step
 from tinygrad.uop.node import UOp
@@ -65,7 +66,8 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
 def _plan_of_a_turn(body: UOp, settings: tuple[object, ...]) -> RunnablePlan:
     """The plan of a loop's body, by the settings that it is made under."""
     roots = [UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(body.src)]
-    return runnable_plan(UOp.sink(*roots).rebuilt({Ops.DETACH: lambda node: node.src[0]}))
+    with preparing.now:
+        return runnable_plan(UOp.sink(*roots).rebuilt({Ops.DETACH: lambda node: node.src[0]}))
 
 
 def _like(root: UOp, device: str) -> Buffer:

@@ -4,17 +4,20 @@ which finds everything in the caches, never imports them.
 
 Kernels are lowered in Python one after the other, while other threads compile (in LLVM, outside of
 Python's lock) those that are lowered already. With one core there are no such threads: they would
-only evict each other's data from its cache."""
+only evict each other's data from its cache. (The pool of `concurrent.futures` has a lock that each
+fork takes first, and would wait with it for who makes plans.)"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
 
 from tinygrad.backends.cpu.target import core_count
 from tinygrad.base.helpers import prod
-from tinygrad.base.later import later
 from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, NOOPT, RECIPES, SPEC
 from tinygrad.codegen.pipeline import Lowered, kernel_name
 from tinygrad.engine.devices import Device, OpenDevice
@@ -38,8 +41,6 @@ from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
 __all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]
-
-threads = later("concurrent.futures")
 
 SHORT_TURN = 1e-3
 """Seconds that a thread which returns from LLVM waits for the thread that lowers, instead of
@@ -129,17 +130,35 @@ def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[s
         for key, ast in missing.items():
             yield key, compile_lowered(_lowered(ast, device), device, texts)
         return
+    jobs: SimpleQueue[Any] = SimpleQueue()
+    made: dict[str, SimpleQueue[Any]] = {key: SimpleQueue() for key in missing}
+
+    def work() -> None:
+        for key, lowered in iter(jobs.get, None):
+            try:
+                made[key].put(compile_lowered(lowered, device, texts))
+            except BaseException as error:
+                made[key].put(error)
+
     before = sys.getswitchinterval()
     sys.setswitchinterval(SHORT_TURN)
+    threads = [Thread(target=work, daemon=True) for _ in range(min(cores, len(missing)))]
     try:
-        with threads.ThreadPoolExecutor(max_workers=cores) as pool:
-            futures = {
-                key: pool.submit(compile_lowered, _lowered(ast, device), device, texts)
-                for key, ast in missing.items()
-            }
-            for key, made in futures.items():
-                yield key, made.result()
+        for thread in threads:
+            thread.start()
+        for key, ast in missing.items():
+            jobs.put((key, _lowered(ast, device)))
+        for key, result in made.items():
+            record = result.get()
+            if isinstance(record, BaseException):
+                raise record
+            yield key, record
     finally:
+        for _ in threads:
+            jobs.put(None)
+        for thread in threads:
+            if thread.ident is not None:  # else Ctrl-C came before it
+                thread.join()
         sys.setswitchinterval(before)
 
 

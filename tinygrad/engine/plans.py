@@ -35,6 +35,7 @@ from tinygrad.engine.faults import touches_of
 from tinygrad.engine.numbers import Number, nobodys
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
+from tinygrad.engine.turns import preparing
 from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -84,7 +85,9 @@ def known_plan(structure: Structure) -> Found | None:
 def make_plan(structure: Structure) -> None:
     """Makes the plan of a structure known."""
     key = (structure.form, *settings_of_plans())
-    _plans[key] = _shared(structure, _plans.get(key))
+    with preparing.now:
+        if known_plan(structure) is None:  # else another thread was faster
+            _plans[key] = _shared(structure, _plans.get(key))
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:

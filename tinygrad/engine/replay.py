@@ -120,7 +120,7 @@ class Replay:
                 table[position] = inputs[number].handle
             for position, number in self._made_at:
                 table[position] = made[number].handle
-            if not taken and stretch.extra:
+            if stretch.extra:  # words of other runs are in the table, if the chain ran in between
                 stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()

@@ -4,7 +4,6 @@ stretch of kernels on one device. Running again costs filling the tables."""
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from tinygrad.backends import keeps
 from tinygrad.backends.interface import Launch, Segment, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
+from tinygrad.base.helpers import once
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.devices import Device, OpenDevice, Telling
 from tinygrad.engine.faults import FaultWords, Flow, Taken
@@ -194,7 +194,7 @@ class Chain:
         first = items[0]
         return first if first.kernel is None else Stretch(Device[first.step.device], items)
 
-    @functools.cached_property
+    @once
     def flow(self) -> Flow:
         """What its steps read and write."""
         storages = self._storages
@@ -311,7 +311,7 @@ class RunnablePlan:
             self.items = [item._replace(step=step) for item, step in pairs]
         self.faults = [item.faults for item in self.items if item.faults is not None]
 
-    @functools.cached_property
+    @once
     def chain(self) -> Chain:
         """The plan alone, ready to run."""
         return Chain([self], [0])

@@ -22,6 +22,7 @@ import numpy as np
 from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.later import later
 from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.holders import Holder
@@ -30,6 +31,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import placed
 
+ml_dtypes = later("ml_dtypes")
 HOST = "NPY"  # arrays of NumPy's: where what comes from the host is copied from
 
 
@@ -236,8 +238,6 @@ def numpy_dtype(dtype: DType) -> Any:
     """NumPy's dtype object for ours (from ml_dtypes for those that NumPy lacks)."""
     name = to_numpy_name(dtype)
     if dtype.fmt is None and dtype not in COMPLEX_PARTS:
-        import ml_dtypes
-
         return np.dtype(getattr(ml_dtypes, name))
     return np.dtype(name)
 

@@ -89,7 +89,11 @@ def in_turn(function: Callable[P, R]) -> Callable[P, R]:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=turns.renew)
 
-keeping = ForkSafeLock(threading.RLock)
+preparing = ForkSafeLock(threading.RLock, awaited=True)
+"""Held while a plan is made or a device is opened, where compilers and drivers have locks of their
+own; so threads that want the same plan make it once. Inside of `keeping`, if both are taken."""
+
+keeping = ForkSafeLock(threading.RLock, awaited=True)
 """Held while buffers are overwritten, so that each write is done once, whichever threads ask for
 it. Also held while nodes are made of promises (`tensor/promise`), and while a step that needs none
 is done: a tensor that another thread asks has a node before the step begins, or a value after it.

@@ -8,6 +8,7 @@ from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.keeping import recast
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.bits import joined_bits, split_bits
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.tensor.template import small
@@ -141,9 +142,10 @@ class Conversion(Creation):
         >>> Tensor([1.0], requires_grad=True).detach().requires_grad
         False
         """
-        made = self.with_node(self._held.detach())
-        made.requires_grad = False
-        made._join(self)
+        with turns.together(), keeping.now:  # nobody writes before this is of the family
+            made = self.with_node(self._held.detach())
+            made.requires_grad = False
+            made._join(self)
         return made
 
     def contiguous_backward(self) -> Self:

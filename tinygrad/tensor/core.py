@@ -540,17 +540,19 @@ class Core(Holder):
             return node  # all members stand on the root, or on its storage
         now = settled(node, self._kin is not None and self._kin.members.several)
         if now is node and node.known is not None and len(self._members()) == 1:
-            self._leave()  # nobody else sees the whole
+            with keeping.now:
+                if len(self._members()) == 1:
+                    self._leave()  # nobody else sees the whole
             now = settled(node)
         if now is not node:
             if wants_past := self._lets_go(node):
                 was, past = weakref.ref(node), past_of(node)
+            join(bottom_of(now), self._family)  # before who writes sees that nobody has the node
             if not self._show(now, node):
                 return self._value
             del node, below  # what nobody else holds is no part of a past
             if wants_past:
                 remember(was, now, past)
-            join(bottom_of(now), self._family)
             _ = self._root
         return now
 

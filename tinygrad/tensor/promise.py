@@ -171,7 +171,8 @@ class Version:
         is_start = self.wants is True and self.records and not tensor._taped
         is_same = is_start is self.is_start
         later = self._in_era(buffer.era) if is_same else Version(tensor, view, base, self.look)
-        tensor._source = later
+        if tensor._source is self:  # else another thread, which can't run in between, has written
+            tensor._source = later
         return later
 
     def _in_era(self, era: int) -> Version:
@@ -192,12 +193,12 @@ def source_of(tensor: Any) -> Source | None:
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
             return source
-        _ = tensor._uop
+        _, source = tensor._uop, None
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
         return None
-    view = tensor._value
+    view, node = tensor._value, tensor._uop
     base = view
     while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
         base = base.src[0]
@@ -210,7 +211,10 @@ def source_of(tensor: Any) -> Source | None:
     look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
     if look is None or keeps(look.device) or base.newer is not None:
         return None
-    tensor._source = made = Version(tensor, view, base, look)
+    made = Version(tensor, view, base, look)
+    if tensor._source is not source or tensor._uop is not node:
+        return source_of(tensor)  # another thread has written: this may be of two values
+    tensor._source = made
     return made
 
 

@@ -25,6 +25,7 @@ from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import Run, capturing, computing
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
@@ -89,7 +90,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
         if recording.inside or (is_small and capturing()):
             return method(*given, **named)
         if moves and not named and given and _is_of_storage(*given):
-            return method(*given)
+            with turns.together(), keeping.now:  # what it is a view of stays that until it is one
+                return method(*given)
         values = (*given, *named.values()) if named else given
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)

@@ -73,7 +73,8 @@ class InPlaceOf:
         operation = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
 
         def method(tensor: Writing, *args: Any, **kwargs: Any) -> Writing:
-            return tensor._in_place(operation, getattr(tensor, operation)(*args, **kwargs))
+            with turns.together(), keeping.now:  # no other thread writes between look and write
+                return tensor._in_place(operation, getattr(tensor, operation)(*args, **kwargs))
 
         method.__name__, method.__qualname__ = name, f"Writing.{name}"
         method.__doc__ = (
@@ -177,15 +178,15 @@ class Writing(Autograd):
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
-        passes = self._is_recorded and not _has_leaf(self._members())
-        if given.requires_grad is True and not passes and recording.on:
-            raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)
-        if not passes and self._promises_write(value):
-            return self
-        if value.shape != self.shape:
-            value = value._broadcast_to_view("assign", self.shape)
         with turns.together(), keeping.now:
+            passes = self._is_recorded and not _has_leaf(self._members())
+            if given.requires_grad is True and not passes and recording.on:
+                raise ArgumentError("assign: the value needs a gradient; use .detach() first")
+            if not passes and self._promises_write(value):
+                return self
+            if value.shape != self.shape:
+                value = value._broadcast_to_view("assign", self.shape)
             if value._value is not self._value:
                 (self._put if passes else self._overwrite)(self, value)
         return self
@@ -298,9 +299,9 @@ class Writing(Autograd):
                 f"{name} in place: the result has {value.shape}, this {self.shape}; "
                 "legal is this shape"
             )
-        passes = recording.on and self._is_recorded
-        if not self._takes_promise(value) and (passes or not self._promises_write(value)):
-            with turns.together(), keeping.now:
+        with turns.together(), keeping.now:
+            passes = recording.on and self._is_recorded
+            if not self._takes_promise(value) and (passes or not self._promises_write(value)):
                 self._put(self, value._broadcast_to_view(name, self.shape))
         return self
 
@@ -308,11 +309,10 @@ class Writing(Autograd):
         """Whether this is what is promised of `value` from now on: no view and no storage shows
         what it was, so there is nothing to write, and a plain step stays short."""
         flags = [(t.requires_grad, t._taped, t.shape) for t in (self, value)]
-        with keeping.now:
-            takes = flags[0] == flags[1] and _is_lone(self) and _is_lone(value)
-            if takes:
-                self._source = value._source
-                note_change(self)
+        takes = flags[0] == flags[1] and _is_lone(self) and _is_lone(value)
+        if takes:
+            self._source = value._source
+            note_change(self)
         return takes
 
     def _promises_write(self, value: Self) -> bool:
@@ -320,23 +320,22 @@ class Writing(Autograd):
         `value`, which no gradient goes on from."""
         if not recording.writes or self._taped or capturing():
             return False
-        with keeping.now:
-            promise, now = value._source, self._source
-            place = now.place if isinstance(now, Written) else source_of(self)
-            if (
-                not isinstance(promise, Promise)
-                or promise.is_computed
-                or not isinstance(place, Version)
-                or not (promise.wants is False or not dtypes.is_float(self.dtype))
-                or promise.look is None
-                or (value.shape, value.dtype) != (self.shape, self.dtype)
-                or value.device != self.device
-                or not self._is_own(place)
-            ):
-                return False
-            self._source = Written(promise, place, self)
-            if not isinstance(now, Written):
-                del self._uop
+        promise, now = value._source, self._source
+        place = now.place if isinstance(now, Written) else source_of(self)
+        if (
+            not isinstance(promise, Promise)
+            or promise.is_computed
+            or not isinstance(place, Version)
+            or not (promise.wants is False or not dtypes.is_float(self.dtype))
+            or promise.look is None
+            or (value.shape, value.dtype) != (self.shape, self.dtype)
+            or value.device != self.device
+            or not self._is_own(place)
+        ):
+            return False
+        self._source = Written(promise, place, self)
+        if not isinstance(now, Written):
+            del self._uop
         Promised.holders.add(self)
         Promised.some = True
         note_change(self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import os
 import struct
 import threading
 import weakref
@@ -696,6 +697,8 @@ def _standing(table: dict[tuple[Any, ...], _Entry], entry: _Entry) -> UOp | None
 _forgetting = threading.RLock()
 """Between a look at the table and a removal no other thread may enter an equal node. Nothing is
 allocated meanwhile, so no finalizer, which may wait for another lock, runs there."""
+if hasattr(os, "register_at_fork"):  # a child would find it taken whenever a node dies
+    os.register_at_fork(after_in_child=_forgetting._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def _forget(
