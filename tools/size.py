@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 835,
-    "uop": 2005,
-    "simplify": 1035,
+    "base": 860,
+    "uop": 2010,
+    "simplify": 1030,
     "transforms": 430,
     "schedule": 3855,
     "loops": 5580,
-    "codegen": 5690,
+    "codegen": 5685,
     "backends/*": 3060,
-    "engine": 5510,
+    "engine": 5505,
     "tensor/*": 7055,
 }
-CORE_BUDGET = 34_985  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_070  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
