@@ -49,6 +49,16 @@ def test_doctor_says_that_nothing_can_be_written():
     assert "in memory only" in run("doctor", CACHELEVEL="0").stdout
 
 
+@pytest.mark.parametrize("words", ["tinygrad doctor", "tinygrad settings", "tinygrad.tour"])
+def test_a_pipe_that_is_closed_ends_a_command_quietly(words):
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", *words.split()]
+    found = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, timeout=300)
+    os.close(writes)
+    assert (found.returncode, found.stderr) == (141, b"")
+
+
 def test_settings_lists_the_table(capsys):
     assert main(["settings"]) == 0
     lines = capsys.readouterr().out.splitlines()

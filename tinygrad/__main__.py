@@ -3,5 +3,6 @@
 import sys
 
 from tinygrad.cli import main
+from tinygrad.command import run_command
 
-sys.exit(main())
+sys.exit(run_command(main))

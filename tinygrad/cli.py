@@ -22,6 +22,7 @@ from tinygrad.backends.outside import offers, sources
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.helpers import plural
 from tinygrad.base.settings import DEVICE_NAMES, TABLE
+from tinygrad.command import run_command
 from tinygrad.engine.cache import DiskCache, default_folder
 from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import describe_target
@@ -271,4 +272,4 @@ def clear_cache() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from tinygrad.command import run_command
 from tinygrad.data.digits import load_digits, train_test_split
 from tinygrad.engine.jit import TinyJit
 from tinygrad.nn import BatchNorm, Conv2d, Linear
@@ -200,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(main))

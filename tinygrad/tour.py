@@ -19,6 +19,7 @@ from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.settings import Context
 from tinygrad.base.target import ORDINARY, Target
 from tinygrad.codegen.pipeline import Lowered, lower
+from tinygrad.command import run_command
 from tinygrad.engine.explain import plan_text
 from tinygrad.engine.show import c_view, listing, plain_assembly
 from tinygrad.engine.structure import Structure, structure_of
@@ -234,4 +235,4 @@ def _first_lines(text: str, most: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(main))

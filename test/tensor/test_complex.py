@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tensor.check import value
 from tinygrad import TinyJit, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.complex import Complex
 
 KINDS = {"complex64": (2e-5, 2e-5), "complex128": (1e-9, 1e-9)}
 
@@ -113,6 +115,37 @@ MANY = {
 def test_other_names_of_a_method_are_names_of_its_complex_form(name, other):
     z, more = Tensor([1 + 2j, 3 - 1j]), (2,) if name == "divide" else ()
     assert getattr(z, name)(*more).tolist() == getattr(z, other)(*more).tolist()
+
+
+ANEW = sorted(
+    name
+    for name, form in vars(Complex).items()
+    if isinstance(form, FunctionType) and not name.startswith("_") and hasattr(Tensor, name)
+)
+WITH = {"const_like": (2.0,), "cast": ("complex128",), "pad": (((1, 1), (0, 1)), "constant", 2)}
+WITH |= dict.fromkeys(("sub", "subtract", "div", "divide", "true_divide", "pow", "isclose"), (1j,))
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_by_the_name_of_the_class_the_method_is_that_of_complex_numbers(name):
+    z, more, of_class = Tensor(draw(2, 3)), WITH.get(name, ()), getattr(Tensor, name)
+    by_class = [lambda: of_class(z, *more)] + [lambda: of_class(input=z)] * (not more)
+    try:
+        wanted = getattr(z, name)(*more)
+    except DTypeError as error:
+        for call in by_class:
+            with pytest.raises(DTypeError) as found:
+                call()
+            assert str(found.value) == str(error)
+        return
+    for call in by_class:
+        for one, other in zip(several(call()), several(wanted), strict=True):
+            assert one.dtype is other.dtype
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def several(made):
+    return made if isinstance(made, tuple) else (made,)
 
 
 @pytest.mark.parametrize("name", MANY)

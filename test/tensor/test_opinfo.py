@@ -2,7 +2,6 @@
 function here, results and gradients are PyTorch's, or the call is refused. A refusal is no silent
 wrong answer; what is refused is tested elsewhere."""
 
-import inspect
 import itertools
 import warnings
 
@@ -55,19 +54,6 @@ OTHERWISE = {
 PARTS = 8  # of the table, so that workers share it
 
 
-def method(name):
-    """A method, or a function of the class, by its name. Complex numbers have methods of their
-    own, which a call of the class would miss."""
-    of_class = isinstance(inspect.getattr_static(Tensor, name), (staticmethod, classmethod))
-
-    def called(first, *others, **named):
-        if isinstance(first, Tensor) and not of_class:
-            return getattr(first, name)(*others, **named)
-        return getattr(Tensor, name)(first, *others, **named)
-
-    return called
-
-
 def operations(part):
     """Those of PyTorch's operations that have a function here."""
     from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
@@ -77,7 +63,7 @@ def operations(part):
         place, _, name = op.name.rpartition(".")
         function = getattr(PLACES.get(place), name, None)
         if op.name not in accepted and callable(function):
-            yield op, method(name) if PLACES[place] is Tensor else function
+            yield op, function
 
 
 def given(x, pairs):

@@ -273,3 +273,15 @@ def test_an_exponentials_gradient_is_not_multiplied_by_ln_2_and_log2_e():
     power = (x * 1.4426950408889634).alu(Ops.EXP2)
     (found,) = gradient(power, [x], power.const_like(2.0))
     assert found is power.const_like(2.0) * power
+
+
+@pytest.mark.parametrize("of", [lambda x: x.sum(), lambda x: (x * 2).exp().prod()])
+def test_a_tensor_without_elements_has_a_gradient_of_its_shape(of):
+    x, w = Tensor.zeros(0, 3, requires_grad=True), Tensor([2.0], requires_grad=True)
+    for _ in range(3):  # the later ones as plain steps
+        x.grad = w.grad = None
+        (w.square() + of(x)).sum().backward()
+        assert x.grad is not None and x.grad.shape == (0, 3) and x.grad.dtype is x.dtype
+        assert w.grad.tolist() == [4.0]
+    (w * 3).sum().backward()
+    assert w.grad.tolist() == [7.0]

@@ -221,6 +221,8 @@ class Autograd(Pairs):
         graph = _Graph(self._expression)
         wanted = self._starts(graph)
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
+            if node is None and 0 in tensor.shape:
+                node = tensor.zeros_like()._held
             if node is not None:
                 tensor._add_gradient(tensor.of(node, False))
         return self
@@ -236,7 +238,8 @@ class Autograd(Pairs):
             some = any(is_start(t.uop) for t in wanted)
             others = [] if some else [t for t in alive if is_differentiable(t.dtype)]
             self._check_past(self._expression, wanted + others)
-        return wanted
+        empty = [t for t in alive if t.requires_grad is True and 0 in t.shape and not t._taped]
+        return wanted + [t for t in empty if not graph.nodes_of(t)]  # no graph has what is empty
 
 
 class _Graph:

@@ -126,7 +126,7 @@ def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
                 beside.append(tensor)
         elif tensor.serial in starts:
             wanted.append(tensor)
-        elif _may_occur(tensor._uop, lines):
+        elif 0 in tensor._uop.shape or _may_occur(tensor._uop, lines):
             return None
     return wanted, beside
 

@@ -81,6 +81,9 @@ UNLIKE = {("max", "dim"), ("min", "dim")}
 """Where the other's result is another one, too: PyTorch gives positions beside the values."""
 
 
+_ABSENT = object()
+
+
 def spell(cls: type) -> None:
     """Lets the public methods of a class take their arguments by other names."""
     for name, method in list(vars(cls).items()):
@@ -116,6 +119,16 @@ def follow(cls: type) -> None:
                 setattr(cls, other, vars(cls)[name])
 
 
+def turn(cls: type) -> None:
+    """Methods that a class has anew are its own also where a class above is named: there
+    `Tensor.norm(z)` is `z.norm()`. The check stands below what remembers results, so a call that is
+    like an earlier one doesn't pay for it."""
+    above = cls.__mro__[1]
+    for name, form in vars(cls).items():
+        if not name.startswith("_") and isinstance(form, FunctionType) and hasattr(above, name):
+            getattr(above, name).forms[:] = (cls, form)
+
+
 def spelled(
     method: Callable[..., Any],
     others: dict[str, tuple[str, ...]] = OTHERS,
@@ -132,40 +145,38 @@ def spelled(
     own = tuple(dict.fromkeys(names.own + (OPTIONS if names.more else ())))
 
     looked_at: list[tuple[int, str, frozenset[type]]] | None = None
-
-    def check(args: Any, named: Any) -> None:
-        wrong = wrong_type(method, names.method, args, named)
-        if wrong is not None:
-            raise wrong
+    forms: list[Any] = []
 
     @functools.wraps(method)
     def spelling(*args: Any, **named: Any) -> Any:
+        args = args or names.first_of(named)
+        if forms and args and isinstance(args[0], forms[0]):
+            return forms[1](*args, **named)
         for name in () if passes_on else named:
             if name not in own:
                 args += names.rest_of(named, len(args) > 1)
                 named = names.own_of(named, own)
                 break
-        args = args or names.first_of(named)
         nonlocal looked_at
         if looked_at is None:  # asked once all names are there
             looked_at = looked_at_of(method, plain)
         for place, name, legal in looked_at:
-            if place < len(args):
-                if type(args[place]) not in legal:
-                    check(args, named)
-                    break
-            elif name in named and type(named[name]) not in legal:
-                check(args, named)
+            given = args[place] if place < len(args) else named.get(name, _ABSENT)
+            if type(given) not in legal and given is not _ABSENT:
+                wrong = wrong_type(method, names.method, args, named)
+                if wrong is not None:
+                    raise wrong
                 break
         try:
             return method(*args, **named)
         except Exception as error:
-            wrong: Exception | None = told(method, names.method, args, named, error)
-            wrong = wrong or unbound(method, names.method, args, named, own)
-            if wrong is None:
+            call = (method, names.method, args, named)
+            better = told(*call, error) or unbound(*call, own)
+            if better is None:
                 raise
-            raise wrong from error
+            raise better from error
 
+    spelling.forms = forms  # type: ignore[attr-defined]
     return spelling
 
 

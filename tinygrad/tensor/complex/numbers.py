@@ -15,6 +15,7 @@ Python's and C99's rule for a real number beside a complex one holds: it has no 
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from tinygrad.tensor.core import _PACKAGE, Core, Shape, axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
 from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
+from tinygrad.tensor.spellings import turn
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -120,8 +122,6 @@ class Complex(Tensor):
 
     def _meaningless(self, name: str = "this") -> DTypeError:
         name = _operation(name)
-        if name in vars(Complex) and name not in REFUSED:
-            return DTypeError(f"Tensor.{name} of complex numbers; legal is x.{name}(...)")
         return DTypeError(
             f"{name}: of {self.dtype!r}; complex numbers have no {name}; legal are real numbers: "
             "use .real, .imag, .abs() or .view_as_real()"
@@ -214,7 +214,7 @@ class Complex(Tensor):
 
     def pad(self, padding: Any, mode: str = "constant", value: Any = 0) -> Any:
         if mode != "constant" or value == 0:
-            return super().pad(padding, mode)
+            return inspect.unwrap(Tensor.pad)(self, padding, mode)
         parts = zip((self.real, self.imag), parts_of_number(value), strict=True)
         return self.joined(*(part.pad(padding, mode, number) for part, number in parts))
 
@@ -412,9 +412,6 @@ class Complex(Tensor):
 
     # ---- products --------------------------------------------------------------------------------
 
-    def vdot(self, other: Any) -> Any:
-        return Tensor.vdot(self.conj(), other)
-
     def _inner(self, other: Any, axes: tuple[int, ...], dtype: Any) -> Any:
         (a, b), (c, d) = self._parts(), self._parts(other)
         parts = [x._inner(c, axes, None) for x in (a, b)]
@@ -443,6 +440,7 @@ class Complex(Tensor):
 
 for _name in REFUSED:
     setattr(Complex, _name, _refused(_name))
+turn(Complex)
 
 
 def _number(x: Any) -> bool:

@@ -56,13 +56,13 @@ class Products(Parts):
         return self.tensordot(x, ([-1], [-1]))
 
     def vdot(self, other: Self) -> Self:
-        """The sum of products of two vectors.
+        """The sum of products of two vectors, the first conjugated.
 
         >>> Tensor([1, 2]).vdot(Tensor([3, 4])).item()
         11
         """
         self._of_ndim("vdot", (self, 1), (other, 1))
-        return self.dot(other)
+        return self.conj().dot(other)
 
     def cross(self, other: Self, dim: int | None = None) -> Self:
         """The vector product along an axis of size 3: the last unless `dim`.
