@@ -56,6 +56,8 @@ SOME = {
     "one row": kernels.matmul(1, 40, 9),
     "one column": kernels.matmul(40, 1, 9),
     "few columns": kernels.matmul(40, 3, 9),
+    "few columns of many rows": kernels.matmul(67, 5, 70),
+    "few columns of many rows of half": kernels.half_matmul(67, 3, 70),
     "matvec": kernels.matvec(37, 100),
     **{f"combined, {how}": kernels.combined(13, 40, 70, how) for how in kernels.COMBINED},
     "combined, long": kernels.combined(13, 40, 333, "squares", b_t=False),
@@ -423,6 +425,15 @@ def test_odd_sizes_have_phases():
         ("i2", 2),
         ("i3", 2),
     ]
+
+
+def test_columns_of_a_narrow_matrix_are_laid_along_its_sums():
+    """They are read for each row, by shuffles of several vectors each time where they lie."""
+    for target in kernels.WIDE, kernels.NARROW:
+        recipe = schedule(kernels.matmul(256, 3, 512), target)[1]
+        assert recipe[0][0] == "stage" and recipe[0][2:] == (("i1", "k0"), "turned1", "GLOBAL")
+        read_once = schedule(kernels.matmul(16, 3, 512), target)[1]
+        assert not any(step[0] == "stage" for step in read_once)
 
 
 def test_planes_whose_taps_are_border_are_left_out_of_a_sum():

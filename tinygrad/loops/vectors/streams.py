@@ -63,6 +63,9 @@ ACCUMULATE_TURNS = 8
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
+READ_AGAIN = 64
+"""Sums that read a column, from which on it is laid along them first."""
+
 MOST_PLACES = 2048
 """Indices that are computed ahead, at most: half of the nearest cache."""
 
@@ -81,6 +84,9 @@ def stream(plan: Plan, nest: Nest) -> None:
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
+    if across is None and nest.is_top and not plan.stages and _turned(plan, nest, reductions):
+        stream(plan, plan.nest(nest.name))
+        return
     if across is None or rows:
         squares = _are_squares(plan, rows, last)
         copies = 1 if squares else _vectors_in_flight(plan, rows, last, across)
@@ -384,6 +390,24 @@ def _runs_side_by_side(plan: Plan, runs: Mapping[str, list[str]]) -> None:
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
     return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
+
+
+def _turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+    """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
+    rows of it read them. Whether there are any."""
+    for each in sums:
+        own, reads = own_ranges(each), _reads([each])
+        steps = {read: step(read, own[-1]) for read in reads if own[-1] in read.ranges}
+        if 1 not in steps.values():
+            continue
+        for read, apart in steps.items():
+            loops = [r for r in (*nest.loops, *own) if r in read.ranges]
+            again = turns(r for r in nest.loops if r not in read.ranges)
+            is_plain = all(map(is_plain_loop, loops)) and {*loops} == read.ranges
+            if apart != 1 and is_plain and again >= READ_AGAIN and read.src[0].op is Ops.PARAM:
+                stream(plan, plan.nest(plan.stage(read, names(loops), "turned", "GLOBAL")))
+                return True
+    return False
 
 
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
