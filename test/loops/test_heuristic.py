@@ -427,6 +427,14 @@ def test_odd_sizes_have_phases():
     ]
 
 
+def test_running_sums_of_a_row_as_long_as_a_vector_have_two_turns():
+    """A loop in order of one turn carries nothing on, and scalars took five times as long."""
+    rows = Tensor.empty(64, 16).cumsum(1)
+    (step,) = plan(structure_of([rows.uop]).sink).steps
+    recipe = schedule(step.ast, kernels.WIDE)[1]
+    assert ("split", "i1", 8, "i1v", "ORDERED", "VECTOR") in recipe
+
+
 def test_columns_of_a_narrow_matrix_are_laid_along_its_sums():
     """They are read for each row, by shuffles of several vectors each time where they lie."""
     for target in kernels.WIDE, kernels.NARROW:

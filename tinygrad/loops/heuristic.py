@@ -175,8 +175,10 @@ def _ordered(plan: Plan) -> None:
 
 def _lanes_in_order(plan: Plan, loop: UOp) -> None:
     """The part of a loop in order that does not touch memory is computed for a vector of turns at
-    once."""
-    if (lanes := plan.lanes_within(size_of(loop) - 1)) > 1:
+    once. At least two turns are left: a loop of one carries nothing on."""
+    lanes = plan.lanes_within(size_of(loop))
+    lanes //= 2 if lanes == size_of(loop) else 1
+    if lanes > 1:
         plan.split(name_of(loop), lanes, name_of(loop) + "v", "ORDERED", "VECTOR")
 
 
