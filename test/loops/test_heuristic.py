@@ -212,6 +212,40 @@ def test_rows_that_lie_side_by_side_are_reduced_by_lanes(machine):
     assert not any(step[0] == "order" for step in recipe)
 
 
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+def test_short_rows_whose_elements_cost_much_are_lanes(machine, size):
+    """Each logarithm is computed once, for as many rows as a vector has lanes."""
+    logs = Tensor.empty(512, size).realize().abs().add(1).log()
+    (step,) = plan(structure_of([logs.layernorm().uop]).sink).steps
+    scheduled, recipe = schedule(step.ast, machine)
+    lanes = machine.lanes(4)
+    assert ("split", "i0", lanes, "i0v", "LOOP", "VECTOR") in recipe
+    assert {step[2] for step in recipe if step[0] == "role"} == {"UNROLL"}
+    (phase,) = lower(scheduled, machine).phases
+    assert phase.nest.count("filling row1") == 1
+    assert all(n.dtype.count == lanes for n in phase.program if n.op is Ops.MULACC)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 15])
+def test_short_rows_in_lanes_are_what_numpy_says(dtype, size):
+    """51 rows are no whole number of vectors, and the first element of each is masked."""
+    x = np.random.default_rng(0).standard_normal((3, 17, size)).astype(dtype)
+    shown = np.where(np.arange(size) > 0, np.exp(x.astype("float64")), 0)
+    want = np.exp(shown - shown.max(-1, keepdims=True))
+    given = Tensor(x)[..., 1:].exp().pad(((0, 0), (0, 0), (1, 0)))
+    close = {"rtol": 2e-2, "atol": 2e-3} if dtype == "float16" else {"rtol": 2e-5, "atol": 1e-6}
+    got = given.softmax(-1).numpy()
+    np.testing.assert_allclose(got, want / want.sum(-1, keepdims=True), **close)
+
+
+def test_short_rows_whose_elements_cost_little_are_no_lanes():
+    means = Tensor.empty(500, 7).realize()
+    (step,) = plan(structure_of([(means - means.mean(1, keepdim=True)).uop]).sink).steps
+    assert all("i0v" not in step for step in schedule(step.ast, kernels.WIDE)[1])
+
+
 def test_rows_as_long_as_a_variable_are_vectors():
     kernel = schedule(kernels.growing_softmax(4, 4096), kernels.WIDE)[0]
     loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]

@@ -218,6 +218,7 @@ class NestBuilder:
             return
         if not loops:
             self.into.append(Leaf(work.kind, self._unfilled(work.needs)))
+            self._close(work.needs)  # a row whose elements are copies is whole
             return
         trip = self.open.trip(loops[0])
         if trip.most <= 0:

@@ -1,14 +1,23 @@
 """Stored rows of a few elements that lie side by side, with reads that jump from row to row: for
 example the elements of a window, one after the other. A vector covers several rows. Its lanes read
-at known distances, and where a few vectors cover all of these, they are loaded and shuffled."""
+at known distances, and where a few vectors cover all of these, they are loaded and shuffled. Short
+rows that are reduced lie side by side, each in a lane, if their elements cost enough."""
 
 from __future__ import annotations
 
 from itertools import product
 
-from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import flat_offset, is_index, is_plain_loop, name_of, size_of, step
-from tinygrad.loops.plan import Plan
+from tinygrad.loops.cost import turns, weight
+from tinygrad.loops.layout import (
+    flat_offset,
+    is_index,
+    is_plain_loop,
+    name_of,
+    own_ranges,
+    size_of,
+    step,
+)
+from tinygrad.loops.plan import Nest, Plan
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -16,6 +25,10 @@ from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 2
 """At most so many vectors cover what one vector of the result reads of an operand."""
+
+LANE_WORTH = 1.25
+"""Operations on one element that cost as much as bringing it into its lane, or storing it from
+there."""
 
 
 def merge_short_rows(plan: Plan) -> None:
@@ -85,3 +98,30 @@ def covered(spots: set[int], lanes: int) -> bool:
         if spot >= end:
             vectors, end = vectors + 1, spot + lanes
     return 0 < vectors <= MOST_VECTORS
+
+
+def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+    """Makes each of the rows that are reduced a lane, and all loops of a row copies, so that its
+    elements stay in registers: if rows are shorter than a vector, and computing the elements one by
+    one costs more than bringing each into its lane and storing it from there."""
+    *outer, last = nest.loops
+    row = {last}.union(*(own_ranges(n) for n in sums))
+    is_short = all(is_plain_loop(r) and size_of(r) < plan.lanes for r in row)
+    if not (sums and outer and is_short and is_plain_loop(outer[-1])):
+        return False
+    rows, (moved, computed) = outer[-1], (size_of(last) * len(nest.values), 0)
+    if plan.lanes_within(size_of(rows)) < plan.lanes:
+        return False
+    for node in plan.inline(nest.values):
+        times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
+        if node.op is Ops.INDEX:
+            moved += times if node.src[0].op is not Ops.STAGE else 0
+        elif node.op is Ops.REDUCE:
+            computed += times * turns(own_ranges(node))
+        else:
+            computed += times * weight(node)
+    if computed <= LANE_WORTH * moved:
+        return False
+    plan.give("UNROLL", sorted(map(name_of, row)))
+    plan.vectorise(name_of(rows), 1)
+    return True

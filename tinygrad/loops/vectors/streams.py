@@ -28,7 +28,7 @@ from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
-from tinygrad.loops.vectors.short_rows import covered, lane_spots
+from tinygrad.loops.vectors.short_rows import covered, lane_spots, lay_side_by_side
 from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
@@ -83,6 +83,11 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
+    words = any(is_word(plan, n) for n in reductions)
+    if across is None and not words and lay_side_by_side(plan, nest, reductions):
+        if nest.is_top:
+            parallelise(plan, _task_loops(plan, nest, outer, name_of(last), are_rows=True))
+        return
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None and nest.is_top and not plan.stages and _turned(plan, nest, reductions):
         stream(plan, plan.nest(nest.name))
