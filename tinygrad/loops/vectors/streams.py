@@ -83,15 +83,9 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
-    words = any(is_word(plan, n) for n in reductions)
-    if across is None and not words and lay_side_by_side(plan, nest, reductions):
-        if nest.is_top:
-            parallelise(plan, _task_loops(plan, nest, outer, name_of(last), are_rows=True))
+    if across is None and _by_lanes_or_turned(plan, nest, reductions):
         return
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
-    if across is None and nest.is_top and not plan.stages and _turned(plan, nest, reductions):
-        stream(plan, plan.nest(nest.name))
-        return
     if across is None or rows:
         squares = _are_squares(plan, rows, last)
         copies = 1 if squares else _vectors_in_flight(plan, rows, last, across)
@@ -111,6 +105,20 @@ def stream(plan: Plan, nest: Nest) -> None:
         _make_tasks(plan, nest, outer, rows)
         if not reductions and not plan.stages:
             _find_places_first(plan)
+
+
+def _by_lanes_or_turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+    """Does a nest of short rows by lanes, or one of narrow matrices again when these are turned.
+    Whether it was one of these."""
+    *outer, last = names(nest.loops)
+    if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums):
+        if nest.is_top:
+            parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
+        return True
+    if nest.is_top and not plan.stages and _turned(plan, nest, sums):
+        stream(plan, plan.nest(nest.name))
+        return True
+    return False
 
 
 def _direction(plan: Plan, nest: Nest) -> tuple[Nest, UOp | None]:
