@@ -31,6 +31,10 @@ LANE_WORTH = 1.25
 there."""
 
 
+SUMS = 8
+"""Sums in flight, so that none waits for the one before."""
+
+
 def merge_short_rows(plan: Plan) -> None:
     """Merges the innermost loops of the stores, if vectors can then run over them."""
     loops, nodes = plan.nest("store").loops, plan.nodes
@@ -100,28 +104,35 @@ def covered(spots: set[int], lanes: int) -> bool:
     return 0 < vectors <= MOST_VECTORS
 
 
-def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
-    """Makes each of the rows that are reduced a lane, and all loops of a row copies, so that its
-    elements stay in registers: if rows are shorter than a vector, and computing the elements one by
-    one costs more than bringing each into its lane and storing it from there."""
+def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
+    """Makes each of the rows that are reduced a lane, and all short loops of a row copies, so that
+    its elements stay in registers: if rows are shorter than a vector, and computing the elements
+    one by one costs more than bringing each into its lane and storing it from there. Sums may be
+    long where lanes read side by side anyway: of a transposed matrix by a narrow one."""
     *outer, last = nest.loops
     row = {last}.union(*(own_ranges(n) for n in sums))
-    is_short = all(is_plain_loop(r) and size_of(r) < plan.lanes for r in row)
-    if not (sums and outer and is_short and is_plain_loop(outer[-1])):
+    if not (sums and outer and all(map(is_plain_loop, (*row, outer[-1])))):
         return False
     rows, (moved, computed) = outer[-1], (size_of(last) * len(nest.values), 0)
+    short = {r for r in row if size_of(r) < plan.lanes}
+    reads = [n for n in plan.inline(nest.values) if n.op is Ops.INDEX and rows in n.ranges]
+    is_long = row != short
+    if last not in short or (across is not None and not is_long):
+        return False
+    if is_long and not all(step(n, rows) == 1 for n in reads):
+        return False
     if plan.lanes_within(size_of(rows)) < plan.lanes:
         return False
     for node in plan.inline(nest.values):
         times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
         if node.op is Ops.INDEX:
-            moved += times if node.src[0].op is not Ops.STAGE else 0
+            moved += times if node.src[0].op is not Ops.STAGE and step(node, rows) != 1 else 0
         elif node.op is Ops.REDUCE:
             computed += times * turns(own_ranges(node))
         else:
             computed += times * weight(node)
     if computed <= LANE_WORTH * moved:
         return False
-    plan.give("UNROLL", sorted(map(name_of, row)))
-    plan.vectorise(name_of(rows), 1)
+    plan.give("UNROLL", sorted(map(name_of, short)))
+    plan.vectorise(name_of(rows), max(1, SUMS // size_of(last)) if is_long else 1)
     return True

@@ -10,7 +10,7 @@ from math import ceil
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.cost import turns, work
+from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
@@ -63,6 +63,9 @@ ACCUMULATE_TURNS = 8
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
+STORED_ALONE = 8
+"""Operations on an element that cost more than to store it alone, from its lane."""
+
 READ_AGAIN = 64
 """Sums that read a column, from which on it is laid along them first."""
 
@@ -83,7 +86,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
-    if across is None and _by_lanes_or_turned(plan, nest, reductions):
+    if _by_lanes_or_turned(plan, nest, reductions, across):
         return
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
@@ -107,15 +110,15 @@ def stream(plan: Plan, nest: Nest) -> None:
             _find_places_first(plan)
 
 
-def _by_lanes_or_turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+def _by_lanes_or_turned(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
     """Does a nest of short rows by lanes, or one of narrow matrices again when these are turned.
     Whether it was one of these."""
     *outer, last = names(nest.loops)
-    if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums):
+    if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums, across):
         if nest.is_top:
             parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
         return True
-    if nest.is_top and not plan.stages and _turned(plan, nest, sums):
+    if across is None and nest.is_top and not plan.stages and _turned(plan, nest, sums):
         stream(plan, plan.nest(nest.name))
         return True
     return False
@@ -447,12 +450,19 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     """Transposes blocks of 4 x 4 squares of vectors in the order of the writes: writes past the
     caches are fast if a line is completed before many others are begun. Reads without constant
     steps along the stored row can't be transposed: there the vector runs along the reads, and the
-    writes go lane by lane. So does it where stored rows are reduced, too: each is a lane."""
+    writes go lane by lane. So does it where stored rows are reduced, too: each is a lane; and where
+    they are shorter than a vector, and their elements cost more than that."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
     reductions = sums_of(plan.inline(nest.values))
     if any(across in r.ranges and last not in r.ranges for r in reductions):
         plan.vectorise(c, 1)
         return
+    if across in nest.loops and size_of(last) < plan.lanes:
+        nodes = plan.inline(nest.values)
+        if sum(weight(node) for node in nodes if across in node.ranges) > STORED_ALONE:
+            plan.do("role", n, "UNROLL")
+            plan.vectorise(c, 1)
+            return
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
         return
