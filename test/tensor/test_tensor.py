@@ -366,7 +366,6 @@ SPELLINGS = {
     "memory_format": (lambda t: t.float(memory_format="preserve_format"), lambda: M),
     "svd(driver)": (lambda t: t.svd(driver="gesvd")[1], lambda: np.linalg.svd(M)[1]),
     "lu(pivot)": (lambda t: t[:, :2].lu(pivot=True)[2].diagonal(), lambda: np.float32([4, 4.5])),
-    "lstsq(driver)": (lambda t: t.lstsq(t[:, :1], driver="gels")[3], lambda: np.linalg.svd(M)[1]),
     "repeat_interleave(output_size)": (
         lambda t: t.repeat_interleave(2, 1, output_size=6),
         lambda: np.repeat(M, 2, 1),

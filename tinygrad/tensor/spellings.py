@@ -64,7 +64,7 @@ OF_METHOD = {
     ("searchsorted", "self"): ("sorted_sequence",),
     ("searchsorted", "values"): ("input", "v"),
     ("scaled_dot_product_attention", "self"): ("query",),
-    **dict.fromkeys([(name, "") for name in ("svd", "svdvals", "lstsq")], ("driver",)),
+    **dict.fromkeys([(name, "") for name in ("svd", "svdvals")], ("driver",)),
 }
 """The same of an argument that has another name in one function."""
 
