@@ -874,3 +874,10 @@ def test_what_is_made_in_masses_is_looked_through_when_all_is():
     assert seen() is not None
     gc.collect()
     assert seen() is None
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_runs_is_counted_unless_that_is_not_wanted(counted):
+    x, before = Tensor([1.0, 2]).realize(), GlobalCounters.kernel_count
+    assert (x * 2).realize(do_update_stats=counted).tolist() == [2, 4]
+    assert GlobalCounters.kernel_count - before == counted

@@ -1040,3 +1040,8 @@ def test_a_copy_that_waits_keeps_the_state_from_before_a_captured_write(name):
         step(Tensor([1.0, 2, 3, 4]).realize())
         wanted = wanted + [1, 2, 3, 4]
         assert copy.tolist() == kept.tolist() and state.tolist() == wanted.tolist()
+
+
+def test_the_function_may_be_given_by_name():
+    step = TinyJit(fxn=lambda x: (x + 1).realize())
+    assert [step(Tensor([n]).realize()).tolist() for n in range(3)] == [[1], [2], [3]]

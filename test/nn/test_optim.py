@@ -204,6 +204,37 @@ def test_lars_moves_by_a_share_of_the_norm():
     same(found, reference(update))
 
 
+def test_lars_decays_beside_the_momentum():
+    def update(param, grad, state, step):
+        size, slope = np.linalg.norm(param), np.linalg.norm(grad)
+        trust = 0.01 * size / (slope + 0.1 * size) if size > 0 else 1.0
+        state["b"] = 0.9 * state.get("b", 0) + grad * trust * 0.1
+        return param * (1 - 0.1 * 0.1) - state["b"]
+
+    options = {"lr": 0.1, "weight_decay": 0.1, "tcoef": 0.01, "pre_wd": False}
+    same(trained(lambda params: optim.LARS(params, **options)), reference(update))
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_tensor_is_the_rate_also_after_it_was_written(shape):
+    rate = Tensor(np.full(shape, 0.25, np.float32))
+    w = Tensor([1.0], requires_grad=True)
+    optimizer = optim.SGD([w], lr=rate)
+    found = []
+    for following in (0.5, 1.0, 1.0):
+        optimizer.zero_grad()
+        with Tensor.train():
+            w.sum().backward()
+            optimizer.step()
+        rate.assign(Tensor(np.full(shape, following, np.float32))).realize()
+        found.append(w.item())
+    assert found == [0.75, 0.25, -0.75]
+    optimizer.lr = 0.125
+    assert rate.item() == 0.125
+    with pytest.raises(ArgumentError, match="float"):
+        optim.SGD([w], lr=Tensor(1))
+
+
 def test_orthogonalized_has_singular_values_near_one():
     for shape in ((3, 5), (5, 3)):
         matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

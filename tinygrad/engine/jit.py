@@ -69,26 +69,22 @@ class TinyJit(Generic[P, R]):
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, function=None, **options):
-            if function is None:  # @TinyJit(prune=True)
+        def __new__(cls, fxn=None, **options):
+            if fxn is None:  # @TinyJit(prune=True)
                 return functools.partial(cls, **options)
             return super().__new__(cls)
 
-    def __init__(
-        self, function: Callable[P, R], *, prune: bool = False, optimize: bool = False
-    ) -> None:
-        if not callable(function):
-            raise JitError(
-                f"TinyJit: {function!r} of type {type(function).__name__}; legal are functions"
-            )
-        self.function = function
+    def __init__(self, fxn: Callable[P, R], *, prune: bool = False, optimize: bool = False) -> None:
+        if not callable(fxn):
+            raise JitError(f"TinyJit: {fxn!r} of type {type(fxn).__name__}; legal are functions")
+        self.function = fxn
         self.cnt = 0
         self._calls: dict[Any, Call] = {}
         self._latest: Call | None = None
         self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
         self._first: dict[Any, list[Outline]] = {}  # key and signature → what it computed
         self._bound: dict[int, TinyJit[..., R]] = {}
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, fxn)
 
     def reset(self) -> None:
         """Forgets what was captured, for all instances if this is a method.

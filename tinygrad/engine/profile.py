@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tinygrad.base.helpers import colored, plural, time_to_str, uncolored
 from tinygrad.base.settings import DEBUG
@@ -35,6 +37,24 @@ class Counters:
         self.global_ops = self.global_mem = self.kernel_count = 0
         self.kernels_lowered = self.kernels_compiled = self.plans_made = 0
         self.time_sum_s = 0.0
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leaves the counters of what ran as they are.
+
+        >>> before = GlobalCounters.kernel_count
+        >>> with GlobalCounters.uncounted():
+        ...     _ = Tensor([1, 2]).sum().realize()
+        >>> GlobalCounters.kernel_count - before
+        0
+        """
+        names = ("global_ops", "global_mem", "time_sum_s", "kernel_count")
+        before = [getattr(self, name) for name in names]
+        try:
+            yield
+        finally:
+            for name, value in zip(names, before, strict=True):
+                setattr(self, name, value)
 
     def count_memory(self, device: str, nbytes: int) -> None:
         """`nbytes` more in use on `device`; less if negative."""

@@ -21,7 +21,7 @@ from tinygrad.tensor.core import (
     check_devices,
     check_number,
 )
-from tinygrad.tensor.creation import node_of
+from tinygrad.tensor.creation import checked_shape, node_of
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
@@ -257,6 +257,34 @@ class Movement(Conversion):
             if numbers and not 0 <= begin <= end <= n:
                 raise ShapeError(f"shrink: {begin, end} of an axis of size {n}; legal are 0 to {n}")
         return self._boxed(box)
+
+    def shrink_to(self, *shape: Any) -> Self:
+        """The first elements of each axis: as many as its size in `shape`, all where it is None.
+
+        >>> Tensor([[1, 2], [3, 4]]).shrink_to(1, None).tolist()
+        [[1, 2]]
+        """
+        sizes = self._sizes_to("shrink_to", *shape)
+        return self.shrink(tuple(None if n is None else (0, n) for n in sizes))
+
+    def pad_to(self, *shape: Any) -> Self:
+        """Zeros behind, up to each axis's size in `shape`, none where it is None.
+
+        >>> Tensor([[1, 2]]).pad_to(None, 3).tolist()
+        [[1, 2, 0]]
+        """
+        sizes = self._sizes_to("pad_to", *shape)
+        pads = [None if n is None else (0, n - m) for n, m in zip(sizes, self.shape, strict=True)]
+        for pad in pads:
+            if pad is not None:
+                check_number_from("pad_to", "zeros behind an axis", pad[1], 0)
+        return self.pad(pads) if pads else self
+
+    def _sizes_to(self, operation: str, *shape: Any) -> tuple[Any, ...]:
+        sizes: tuple[Any, ...] = argfix(*shape)
+        if len(sizes) != self.ndim:
+            raise ShapeError(f"{operation}: {sizes} of {self.shape}; legal is a size an axis")
+        return tuple(None if n is None else checked_shape(operation, n)[0] for n in sizes)
 
     @property
     def _element_axes(self) -> tuple[Sint, ...]:

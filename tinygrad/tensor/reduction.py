@@ -146,11 +146,14 @@ class Reduction(Functions):
     def var_mean(
         self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
     ) -> tuple[Self, Self]:
-        """The variance and the mean.
+        """The variance and the mean. A bool in the place of the axes is the correction, of all
+        elements: `var(False)` is over n.
 
         >>> [t.item() for t in Tensor([1.0, 2.0, 3.0]).var_mean()]
         [1.0, 2.0]
         """
+        if isinstance(axis, bool):
+            axis, correction = None, axis
         kind = least_upper_float(self.dtype)
         x = self.cast(compute_dtype(kind))
         mean = x.mean(axis, keepdim=True)

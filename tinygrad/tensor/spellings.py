@@ -43,7 +43,8 @@ OTHERS = {
     "sorted_": ("sorted",),
     "diagonal": ("k",),
     "p": ("ord",),
-    "": ("non_blocking", "force", "sparse_grad", "out_int32", "foreach", "fused", "capturable"),
+    "": ("non_blocking", "force", "sparse_grad", "out_int32", "foreach", "fused", "capturable")
+    + ("memory_format",),
 }
 """What PyTorch and NumPy call an argument, by its name here; it has none where it would change
 nothing."""
@@ -63,14 +64,18 @@ OF_METHOD = {
     ("searchsorted", "self"): ("sorted_sequence",),
     ("searchsorted", "values"): ("input", "v"),
     ("scaled_dot_product_attention", "self"): ("query",),
+    **dict.fromkeys([(name, "") for name in ("svd", "svdvals")], ("driver",)),
 }
 """The same of an argument that has another name in one function."""
 
 AS_WITHOUT = {
-    **dict.fromkeys(("out", "dtype", "device", "memory_format", "_weight"), None),
+    **dict.fromkeys(("out", "dtype", "device", "_weight"), None),
     **dict.fromkeys(("size_average", "reduce"), None),
-    **dict.fromkeys(("sparse", "differentiable", "error_if_nonfinite", "copy"), False),
-    "endpoint": True,
+    **dict.fromkeys(
+        ("sparse", "differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"),
+        False,
+    ),
+    **dict.fromkeys(("endpoint", "pivot", "compute_uv"), True),
 }
 """Arguments that are not there, with which a call means what it means without them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, Self
 
 from tinygrad.backends import keeps
@@ -15,6 +16,7 @@ from tinygrad.engine.holders import surroundings
 from tinygrad.engine.keeping import moved as moved_to
 from tinygrad.engine.keeping import whole_file
 from tinygrad.engine.kernelize import kernelize
+from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.plan import Step
@@ -81,14 +83,16 @@ class Tensor(InPlace):
 
     # ---- computing -------------------------------------------------------------------------------
 
-    def realize(self, *others: Tensor) -> Self:
-        """Computes this and `others` now, together.
+    def realize(self, *others: Tensor, do_update_stats: bool = True) -> Self:
+        """Computes this and `others` now, together; `GlobalCounters` don't tell unless
+        `do_update_stats`.
 
         >>> Tensor([1, 2]).realize().uop.op
         Ops.BUFFER
         """
         group: tuple[Tensor, ...] = (self, *others)
-        compute(group)
+        with nullcontext() if do_update_stats else GlobalCounters.uncounted():
+            compute(group)
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
@@ -144,9 +148,10 @@ class Tensor(InPlace):
 
     # ---- devices ---------------------------------------------------------------------------------
 
-    def to(self, device: Any = None, dtype: DTypeLike | None = None) -> Self:
-        """The same value on another device; on each of several, of a tuple; itself if it is there.
-        With a `dtype`, or one in the device's place, cast; beside a tensor, as that one is.
+    def to(self, device: Any = None, dtype: DTypeLike | None = None, *, copy: bool = False) -> Self:
+        """The same value on another device; on each of several, of a tuple; itself if it is there
+        and no `copy` is wanted. With a `dtype`, or one in the device's place, cast; beside a
+        tensor, as that one is.
 
         >>> Tensor([1]).to("CPU").device
         'CPU'
@@ -155,6 +160,8 @@ class Tensor(InPlace):
         >>> Tensor([1]).to(("CPU", "CPU:1")).device
         ('CPU', 'CPU:1')
         """
+        if copy:
+            return self.to(device, dtype).clone()
         if isinstance(device, Tensor):
             device, dtype = device.device, device.dtype if dtype is None else dtype
         elif isinstance(device, DType):

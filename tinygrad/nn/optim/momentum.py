@@ -116,6 +116,8 @@ class LARS(Momentum):
         nesterov: look ahead along the momentum.
         classic: multiply by the rate before the momentum instead of after it.
         tcoef: the share of its norm by which a parameter moves when lr is 1.
+        pre_wd: whether the decay is part of the gradient; else the parameter shrinks by lr times
+            it, whatever the momentum.
 
     >>> x = Tensor([2.0], requires_grad=True)
     >>> with Tensor.train():
@@ -134,16 +136,22 @@ class LARS(Momentum):
         nesterov: bool = False,
         classic: bool = True,
         tcoef: float = 0.001,
+        *,
+        pre_wd: bool = True,
     ) -> None:
         super().__init__(params, lr, momentum, weight_decay, nesterov)
         self.classic = classic
+        self.pre_wd = pre_wd
         self.tcoef = tcoef
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         size, slope = norm(param), norm(grad)
         trust = self.tcoef * size / (slope + self.weight_decay * size)
         rate = self._lr(param) * ((size > 0) & (slope > 0)).where(trust, 1.0)
-        grad = grad + self.weight_decay * param
+        if self.pre_wd:
+            grad = grad + self.weight_decay * param
+        else:
+            param = param * (1 - self._lr(param) * self.weight_decay)
         if self.classic:
             grad = grad * rate
         direction, state = self._direction(i, grad)

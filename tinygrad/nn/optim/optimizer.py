@@ -23,7 +23,7 @@ from tinygrad.engine.holders import surroundings_now
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
-from tinygrad.tensor.arguments import check_types
+from tinygrad.tensor.arguments import check_types, number_of
 from tinygrad.tensor.template import expression, looks_of
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
@@ -121,7 +121,8 @@ class Optimizer(Stepper):
             say requires_grad=True from now on. Tensors that don't move, such as a BatchNorm's
             averages, are only realized with them. Groups with options of their own, dicts such as
             {"params": [..], "lr": 0.1}, make an OptimizerGroup, of one optimizer each.
-        lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
+        lr: the learning rate. `self.lr` is a tensor of one number; assign to change it. A tensor is
+            the rate from then on, so that who writes to it changes it.
         maximize: go along the gradient, not against it.
 
     Raises:
@@ -155,8 +156,9 @@ class Optimizer(Stepper):
             return OptimizerGroup.of(cls, params, **dict(zip(names, args, strict=False)), **options)
         return super().__new__(cls)
 
-    def __init__(self, params: Parameters, lr: float, maximize: bool = False) -> None:
+    def __init__(self, params: Parameters, lr: Any, maximize: bool = False) -> None:
         params = checked_tensors(self._name, params)
+        given, lr = lr, number_of(lr.reshape(())) if isinstance(lr, Tensor) else lr
         self._check(lr=lr)
         for param in params:
             if param.requires_grad is None:
@@ -175,7 +177,7 @@ class Optimizer(Stepper):
         self.late: dict[str, Tensor] = {}
         self.base_lr = lr
         self.maximize = maximize
-        self.__dict__["lr"] = self._number(lr)
+        self.__dict__["lr"] = self._rate(given)
 
     def _check(self, **numbers: float) -> None:
         """ArgumentError for a setting that makes no sense: of what averages keep a part below 1,
@@ -229,6 +231,17 @@ class Optimizer(Stepper):
         return [Options(self)]
 
     # ---- state -----------------------------------------------------------------------------------
+
+    def _rate(self, given: float | Tensor) -> Tensor:
+        """The rate as a tensor; of a tensor a view, so that who writes to it changes the rate."""
+        if not isinstance(given, Tensor):
+            return self._number(given)
+        if given.dtype is not dtypes.float32 or given.device != self.device:
+            raise ArgumentError(
+                f"{self._name}: lr of {given.dtype} on {given.device}; legal are numbers, and "
+                f"{dtypes.float32} on {self.device}"
+            )
+        return given.realize().reshape(1)
 
     def _number(self, value: float) -> Tensor:
         """One number that steps may read and change."""

@@ -388,6 +388,8 @@ class Complex(Tensor):
         return (self if dtype is None else self.cast(dtype))._reduce(monoid, axis, keepdim)
 
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: Any = 1) -> Any:
+        if isinstance(axis, bool):
+            axis, correction = None, axis
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
 

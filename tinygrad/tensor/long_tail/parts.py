@@ -124,9 +124,12 @@ class Parts(Joining):
         shape[axis] = indices.shape[axis]
         return x.gather(axis, indices._broadcast_to(tuple(shape)))
 
-    def repeat_interleave(self, repeats: Any, dim: Sint | None = None) -> Self:
+    def repeat_interleave(
+        self, repeats: Any, dim: Sint | None = None, output_size: int | None = None
+    ) -> Self:
         """Each element repeated in place, along `dim` or flat: all as often, or each as often as
-        its number in a tensor or a list, which is read.
+        its number in a tensor or a list, which is read. ShapeError if that makes another number of
+        them than `output_size`.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
@@ -136,7 +139,7 @@ class Parts(Joining):
         x = self.flatten() if dim is None else self
         axis = axis_of(dim or 0, x.ndim, "repeat_interleave")
         if isinstance(repeats := plain(repeats), UOp) or isinstance(repeats, int) and repeats >= 0:
-            return x._each_repeated(repeats, axis)
+            return x._each_repeated(repeats, axis)._of_size(axis, output_size)
         counts, size = np.asarray(repeats), known_size("repeat_interleave", x.shape, axis)
         if counts.dtype.kind not in "iu" or counts.shape not in ((), (1,), (size,)):
             raise ArgumentError(
@@ -145,7 +148,14 @@ class Parts(Joining):
             )
         check_number_from("repeat_interleave", "repeats", counts.min(initial=0), 0)
         rows = np.repeat(np.arange(size, dtype=np.int32), np.broadcast_to(counts, size))
-        return x.index_select(axis, self._tensor(rows))
+        return x.index_select(axis, self._tensor(rows))._of_size(axis, output_size)
+
+    def _of_size(self, axis: int, size: int | None) -> Self:
+        """This, whose axis has that size if one is given."""
+        n = self.shape[axis]
+        if size is not None and size != n:
+            raise ShapeError(f"repeat_interleave: output_size={size}; legal is {n}, of repeats")
+        return self
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The slices of axis `dim` with these numbers.
