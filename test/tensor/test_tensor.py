@@ -361,7 +361,7 @@ SPELLINGS = {
     "var(unbiased) alone": (lambda t: t.var(True), lambda: M.var(ddof=1)),
     "var_mean(unbiased) alone": (lambda t: t.var_mean(False)[0], lambda: M.var()),
     "var of complex numbers": (lambda t: t.cast("complex64").var(False), lambda: M.var()),
-    "to(copy)": (lambda t: t.to("CPU", copy=True).add_(1) - t, lambda: np.ones_like(M)),
+    "to(copy)": (lambda t: t.to(t.device, copy=True).add_(1) - t, lambda: np.ones_like(M)),
     "to(dtype, copy)": (lambda t: t.to(dtypes.int32, copy=True), lambda: M.astype("int32")),
     "memory_format": (lambda t: t.float(memory_format="preserve_format"), lambda: M),
     "svd(driver)": (lambda t: t.svd(driver="gesvd")[1], lambda: np.linalg.svd(M)[1]),
