@@ -30,9 +30,8 @@ LANE_WORTH = 1.25
 """Operations on one element that cost as much as bringing it into its lane, or storing it from
 there."""
 
-
-SUMS = 8
-"""Sums in flight, so that none waits for the one before."""
+IN_FLIGHT = 8
+"""Sums, so that none waits for the one before."""
 
 
 def merge_short_rows(plan: Plan) -> None:
@@ -115,7 +114,8 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     rows, (moved, computed) = outer[-1], (size_of(last) * len(nest.values), 0)
     short = {r for r in row if size_of(r) < plan.lanes}
-    reads = [n for n in plan.inline(nest.values) if n.op is Ops.INDEX and rows in n.ranges]
+    nodes = plan.inline(nest.values)
+    reads = [n for n in nodes if n.op is Ops.INDEX and rows in n.ranges]
     is_long = row != short
     if last not in short or (across is not None and not is_long):
         return False
@@ -123,7 +123,7 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     if plan.lanes_within(size_of(rows)) < plan.lanes:
         return False
-    for node in plan.inline(nest.values):
+    for node in nodes:
         times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
         if node.op is Ops.INDEX:
             moved += times if node.src[0].op is not Ops.STAGE and step(node, rows) != 1 else 0
@@ -134,5 +134,5 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
     if computed <= LANE_WORTH * moved:
         return False
     plan.give("UNROLL", sorted(map(name_of, short)))
-    plan.vectorise(name_of(rows), max(1, SUMS // size_of(last)) if is_long else 1)
+    plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
     return True

@@ -66,7 +66,7 @@ STRIP_BYTES = 4096
 STORED_ALONE = 8
 """Operations on an element that cost more than to store it alone, from its lane."""
 
-READ_AGAIN = 64
+COLUMN_READERS = 64
 """Sums that read a column, from which on it is laid along them first."""
 
 MOST_PLACES = 2048
@@ -420,7 +420,7 @@ def _turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
             loops = [r for r in (*nest.loops, *own) if r in read.ranges]
             again = turns(r for r in nest.loops if r not in read.ranges)
             is_plain = all(map(is_plain_loop, loops)) and {*loops} == read.ranges
-            if apart != 1 and is_plain and again >= READ_AGAIN and read.src[0].op is Ops.PARAM:
+            if apart != 1 and is_plain and again >= COLUMN_READERS and read.src[0].op is Ops.PARAM:
                 stream(plan, plan.nest(plan.stage(read, names(loops), "turned", "GLOBAL")))
                 return True
     return False
