@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2010,
     "simplify": 1030,
     "transforms": 430,
-    "schedule": 3855,
+    "schedule": 3860,
     "loops": 5655,
     "codegen": 5685,
     "backends/*": 3060,
     "engine": 5515,
     "tensor/*": 7090,
 }
-CORE_BUDGET = 35_190  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_195  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

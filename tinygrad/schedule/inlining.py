@@ -55,25 +55,33 @@ class Inlining:
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
         """Whether the node is computed in the kernels that demand it, rather than stored."""
-        if node.op in FREE_LEAVES or node.op in MOVED:
-            return True
-        if widens(node):
+        if _costs_nothing(node):
             return True
         kernels = {d.kernel for d in demands}
         if any(k.weight + weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
-        products = self.products.get(node)
-        facts = products.values() if products else ()
-        if facts and are_kept(node.room, facts, demands, self._wishes, self.products):
-            if self._wishes.longest_row:  # the registers of units can't hold two kernels
-                self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
-                self.crossings += [] if self._wishes.lanes else crossings(node, demands)
+        if self._is_kept_in_rows(node, demands):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
             return True
         return self._is_rather_redone(node, demands, len(kernels)) or repeats(node)
+
+    def accompany(self, node: UOp, demands: Demanded) -> None:
+        """Of a node that is inlined: notes which kernels want the same rows of it, so that their
+        values are stored together."""
+        # the registers of units can't hold two kernels
+        if self._wishes.longest_row and self._is_kept_in_rows(node, demands):
+            self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
+            self.crossings += [] if self._wishes.lanes else crossings(node, demands)
+
+    def _is_kept_in_rows(self, node: UOp, demands: Demanded) -> bool:
+        """Whether each kernel that demands a node made of products keeps rows of it."""
+        products = self.products.get(node)
+        if not products or _costs_nothing(node):
+            return False
+        return are_kept(node.room, products.values(), demands, self._wishes, self.products)
 
     def _is_rather_redone(self, node: UOp, demands: Demanded, kernels: int) -> bool:
         """Whether it costs less to recompute an elementwise value where it is needed than to store
@@ -136,9 +144,7 @@ class Inlining:
             rows = turns_of(demand.kernel.ranges)
             once = is_concrete(node) and all(turns_of(c) == node.size for c in contexts)
             return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
-        if (
-            is_concrete(node) and turns_of(free) > node.size
-        ):  # several elements ask for the same sum
+        if is_concrete(node) and turns_of(free) > node.size:  # several want the same sum
             return False
         if all(free.issuperset(context) for context in contexts):
             return True
@@ -152,6 +158,11 @@ class Inlining:
         made = node.size
         redone = max(turns_of(context) for context in contexts) - made
         return redone * (node.src[0].size // made) <= STORE_WORTH * made
+
+
+def _costs_nothing(node: UOp) -> bool:
+    """Whether nobody would store this: a count or a constant, a movement, or a wider type."""
+    return node.op in FREE_LEAVES or node.op in MOVED or widens(node)
 
 
 def rereads_factors(node: UOp) -> bool:

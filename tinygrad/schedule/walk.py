@@ -132,6 +132,7 @@ class Demands:
         elif node in self._stored or not self._inlining.allows(node, demands):
             self._store(node, demands)
         else:
+            self._inlining.accompany(node, demands)
             self._inline(node, demands)
 
     def _read(self, node: UOp, demands: Demanded) -> None:
