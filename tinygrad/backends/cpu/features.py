@@ -97,6 +97,13 @@ ARM_FEATURES = {
 }
 
 
+# What all processors of a kind have, also where the system doesn't list it (containers, emulators).
+ALWAYS = {
+    "x86_64": ("cmov", "mmx", "fxsr", "sse", "sse2"),
+    "aarch64": ("fp-armv8", "neon"),
+}
+
+
 @dataclass(frozen=True)
 class Core:
     """A kind of core: LLVM's name for its instruction timings, and facts that heuristics use.

@@ -218,7 +218,9 @@ def _llvm_linker() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.create_lljit_compiler()
+    # the older linker takes sections wherever the system has room, maybe further apart than code
+    # reaches, which ends the process; the newer one can't read Windows' tables for unwinding
+    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32")
 
 
 def link_with_llvm(binary: bytes, names: Sequence[str]) -> LoadedObject:

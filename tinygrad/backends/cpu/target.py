@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from tinygrad.backends.cpu.features import (
+    ALWAYS,
     ARM_CORES,
     ARM_FEATURES,
     DTYPES,
@@ -41,8 +42,8 @@ CACHES = {
 def host_target() -> Target:
     """The processor that this process runs on."""
     machine = MACHINES.get(platform.machine().lower(), platform.machine().lower())
-    maker, present = host_features(machine)
-    present = permitted(present, SETTINGS["CPU_WITHOUT"].value)
+    maker, listed = host_features(machine)
+    present = permitted(listed.union(ALWAYS.get(machine, ())), SETTINGS["CPU_WITHOUT"].value)
     core = choose_core(machine, maker, present)
     cache = cache_sizes()
     return Target(
