@@ -99,6 +99,16 @@ def transpose(rows, columns, dtype=dtypes.float32):
     return out((rows, columns), x + x, i, j)
 
 
+def long_transpose(rows, columns, terms=12):
+    """More than is done beside squares in registers, and a read along memory."""
+    i, j = loop(rows, "i0"), loop(columns, "i1")
+    x, y = at(1, (columns, rows), j, i), at(2, (rows, columns), i, j)
+    value = x
+    for _ in range(terms):
+        value = value * y + x
+    return out((rows, columns), value, i, j)
+
+
 def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
     i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
     a = at(1, (k, m), r, i, dtype=dtype) if a_t else at(1, (m, k), i, r, dtype=dtype)

@@ -57,6 +57,8 @@ SOME = {
     "one column": kernels.matmul(40, 1, 9),
     "few columns": kernels.matmul(40, 3, 9),
     "few columns of many rows": kernels.matmul(67, 5, 70),
+    "long transpose": kernels.long_transpose(33, 70),
+    "long transpose of short rows": kernels.long_transpose(70, 5),
     "few columns of a transposed matrix": kernels.matmul(67, 5, 70, a_t=True),
     "few columns, both transposed": kernels.matmul(67, 3, 70, True, True),
     "few columns of many rows of half": kernels.half_matmul(67, 3, 70),
@@ -202,6 +204,20 @@ def test_a_softmax_of_a_transpose_keeps_a_block_of_rows_in_order():
     stages = [(row[3], row[2]) for row in recipe if row[0] == "stage"]
     assert stages == [("sum1", ("i0b",)), ("row1", ("i0b", "k1"))]
     assert ("split", "row1.i0bi", 16, "row1.i0bu", "LOOP", "UNROLL") in recipe
+
+
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+def test_a_long_expression_reads_what_lies_across_from_a_transposed_block(machine):
+    """So that it is in the text once, not for each row of a square."""
+    scheduled, recipe = schedule(kernels.long_transpose(400, 900), machine)
+    assert [step[2] for step in recipe if step[0] == "stage"] == [("i0i", "i1i")]
+    lengths = [lower(scheduled, machine).instructions]
+    lengths.append(
+        lower(schedule(kernels.long_transpose(400, 900, 24), machine)[0], machine).instructions
+    )
+    assert lengths[1] < lengths[0] + 24 * 2 * 8
+    short = schedule(kernels.transpose(400, 900), machine)[1]
+    assert not any(step[0] == "stage" for step in short)
 
 
 @pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])

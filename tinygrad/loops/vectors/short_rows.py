@@ -14,6 +14,7 @@ from tinygrad.loops.layout import (
     is_plain_loop,
     name_of,
     own_ranges,
+    reads_of,
     size_of,
     step,
 )
@@ -112,10 +113,9 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
     row = {last}.union(*(own_ranges(n) for n in sums))
     if not (sums and outer and all(map(is_plain_loop, (*row, outer[-1])))):
         return False
-    rows, (moved, computed) = outer[-1], (size_of(last) * len(nest.values), 0)
+    rows = outer[-1]
     short = {r for r in row if size_of(r) < plan.lanes}
-    nodes = plan.inline(nest.values)
-    reads = [n for n in nodes if n.op is Ops.INDEX and rows in n.ranges]
+    reads = [n for n in reads_of(plan.inline(nest.values)) if rows in n.ranges]
     is_long = row != short
     if last not in short or (across is not None and not is_long):
         return False
@@ -123,7 +123,19 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     if plan.lanes_within(size_of(rows)) < plan.lanes:
         return False
-    for node in nodes:
+    if not lanes_pay(plan, nest, rows):
+        return False
+    plan.give("UNROLL", sorted(map(name_of, short)))
+    plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
+    return True
+
+
+def lanes_pay(plan: Plan, nest: Nest, rows: UOp) -> bool:
+    """Whether computing the elements of short rows one by one costs more than bringing what is read
+    for each into the lane of its row, and storing it from there. `rows`: the loop of the lanes."""
+    *outer, last = nest.loops
+    moved, computed = size_of(last) * len(nest.values), 0
+    for node in plan.inline(nest.values):
         times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
         if node.op is Ops.INDEX:
             moved += times if node.src[0].op is not Ops.STAGE and step(node, rows) != 1 else 0
@@ -131,8 +143,4 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
             computed += times * turns(own_ranges(node))
         else:
             computed += times * weight(node)
-    if computed <= LANE_WORTH * moved:
-        return False
-    plan.give("UNROLL", sorted(map(name_of, short)))
-    plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
-    return True
+    return computed > LANE_WORTH * moved

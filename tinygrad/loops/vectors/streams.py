@@ -28,7 +28,7 @@ from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
-from tinygrad.loops.vectors.short_rows import covered, lane_spots, lay_side_by_side
+from tinygrad.loops.vectors.short_rows import covered, lane_spots, lanes_pay, lay_side_by_side
 from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
@@ -63,8 +63,9 @@ ACCUMULATE_TURNS = 8
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
-STORED_ALONE = 8
-"""Operations on an element that cost more than to store it alone, from its lane."""
+BESIDE_SQUARES = 8
+"""Operations on an element, at most, that are done while squares are transposed in registers: more
+of them need these registers, and are too much text for all rows of a square."""
 
 COLUMN_READERS = 64
 """Sums that read a column, from which on it is laid along them first."""
@@ -192,7 +193,7 @@ def _task_loops(plan: Plan, nest: Nest, outer: list[str], last: str, are_rows: b
     there are too few others. Loops that no sum is repeated in are enough, if they have enough
     turns."""
     found = [n for n in outer if all_stages_depend_on(plan, n)]
-    if not plan.inner_stages and not are_rows and last in plan.loops:
+    if not are_rows and last in plan.loops and all_stages_depend_on(plan, last):
         found = _ordered_names(plan, nest, [*found, last])
     elif are_rows and all_stages_depend_on(plan, last):
         found.append(last)
@@ -451,35 +452,56 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     caches are fast if a line is completed before many others are begun. Reads without constant
     steps along the stored row can't be transposed: there the vector runs along the reads, and the
     writes go lane by lane. So does it where stored rows are reduced, too: each is a lane; and where
-    they are shorter than a vector, and their elements cost more than that."""
+    they are shorter than a vector, and their elements cost more than that. What a long expression
+    reads across is transposed into the nearest cache, and the expression computed along the row."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
     reductions = sums_of(plan.inline(nest.values))
     if any(across in r.ranges and last not in r.ranges for r in reductions):
         plan.vectorise(c, 1)
         return
-    if across in nest.loops and size_of(last) < plan.lanes:
-        nodes = plan.inline(nest.values)
-        if sum(weight(node) for node in nodes if across in node.ranges) > STORED_ALONE:
-            plan.do("role", n, "UNROLL")
-            plan.vectorise(c, 1)
-            return
+    if across in nest.loops and size_of(last) < plan.lanes and lanes_pay(plan, nest, across):
+        plan.do("role", n, "UNROLL")
+        plan.vectorise(c, 1)
+        return
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
         return
-    loads = reads_of(plan.inline(nest.values))
-    apart = [r for r in loads if last in r.ranges and step(r, across) == 1]
+    apart = _read_across(plan, nest.name, last, across)
     if all(step(r, last) is None for r in apart):
         block = plan.split(n, lanes, n + "i")
         vector = plan.split(c, lanes, n + "v", "LOOP", "VECTOR")
         plan.innermost(nest.name, (n, c, block, vector))
         return
+    staged = _is_long(plan, nest, last) and all(r.ranges <= {*nest.loops} for r in apart)
     block, other = (  # a stage has room for whole pieces
-        plan.split(name, min(COPIES * lanes, round_up(size_of(loop), lanes)), name + "i")
-        for name, loop in ((n, last), (c, across))
+        plan.split(name, min(most, round_up(size_of(loop), lanes)), name + "i")
+        for name, loop, most in (
+            (n, last, COPIES * lanes),
+            (c, across, lanes if staged else COPIES * lanes),
+        )
     )
+    if staged:
+        plan.innermost(nest.name, (n, c, other, block))
+        while apart := _read_across(plan, nest.name, plan.loops[block], plan.loops[other]):
+            stream(plan, plan.nest(plan.stage(apart[0], (other, block), "turned")))
+        _along(plan, plan.nest(nest.name), plan.loops[block])
+        return
     vector = plan.split(block, lanes, n + "v", "LOOP", "VECTOR")
     square = plan.split(other, lanes, c + "u", "LOOP", "UNROLL")
     plan.innermost(nest.name, (n, c, other, block, square, vector))
+
+
+def _is_long(plan: Plan, nest: Nest, last: UOp) -> bool:
+    """Whether more is done with the elements than squares have room for."""
+    nodes = plan.inline(nest.values)
+    copies = all(value.op is Ops.INDEX for value in nest.values)
+    return not copies and sum(weight(n) for n in nodes if last in n.ranges) > BESIDE_SQUARES
+
+
+def _read_across(plan: Plan, nest: str, last: UOp, across: UOp) -> list[UOp]:
+    """The reads that are contiguous along `across`, and advance along the stored row."""
+    loads = reads_of(plan.inline(plan.nest(nest).values))
+    return [r for r in loads if last in r.ranges and step(r, across) == 1]
 
 
 def _ordered_names(plan: Plan, nest: Nest, wanted: list[str]) -> list[str]:
