@@ -1,5 +1,9 @@
 """A face, as programs import it: small helpers, settings and counters. Nothing below uses it."""
 
+import hashlib
+import pickle
+from typing import Any
+
 from tqdm import tqdm, trange
 
 from tinygrad.base.convenience import (
@@ -43,24 +47,30 @@ from tinygrad.engine.cache import disk_cache
 from tinygrad.engine.profile import GlobalCounters
 
 
-def diskcache_get(table: str, key: str) -> bytes | None:
-    """Bytes kept on disk under a table and a key, else None.
+def diskcache_get(table: str, key: Any) -> Any:
+    """What is kept on disk under a table and a key, else None.
 
-    >>> _ = diskcache_put("examples", "b", b"kept")
+    >>> _ = diskcache_put("examples", "b", [1, 2])
     >>> diskcache_get("examples", "b")
+    [1, 2]
+    """
+    raw = disk_cache().get(table, _place(key))
+    return None if raw is None else pickle.loads(raw)  # the folder of the cache is trusted
+
+
+def diskcache_put(table: str, key: Any, val: Any, prepickled: bool = False) -> Any:
+    """Keeps what can be pickled, or has been, on disk under a table and a key (a text, a number or
+    a dict of these); returns it.
+
+    >>> diskcache_put("examples", {"size": 3}, b"kept")
     b'kept'
     """
-    return disk_cache().get(table, key)
+    disk_cache().put(table, _place(key), val if prepickled else pickle.dumps(val))
+    return val
 
 
-def diskcache_put(table: str, key: str, value: bytes) -> bytes:
-    """Keeps bytes on disk under a table and a key; returns them.
-
-    >>> diskcache_put("examples", "a", b"kept")
-    b'kept'
-    """
-    disk_cache().put(table, key, value)
-    return value
+def _place(key: Any) -> str:
+    return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
 def diskcache_clear() -> None:

@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 860,
+    "base": 870,
     "uop": 2010,
     "simplify": 1030,
     "transforms": 430,
@@ -32,8 +32,8 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5655,
     "codegen": 5685,
     "backends/*": 3060,
-    "engine": 5515,
-    "tensor/*": 7090,
+    "engine": 5530,
+    "tensor/*": 7120,
 }
 CORE_BUDGET = 35_195  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,

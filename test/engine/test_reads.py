@@ -222,6 +222,47 @@ class Counts:
     serial = 0
 
 
+def counted(kind):
+    calls = 0
+
+    def counts(x):
+        nonlocal calls
+        global every_call
+        calls += 1
+        every_call += 1
+        return (x * 2).realize()
+
+    def keeps(x):
+        nonlocal calls
+        calls = number = calls + 1
+        return (x * number).realize()
+
+    def reads(x):
+        nonlocal calls
+        calls += 1
+        return (x * calls).realize()
+
+    return {"counts": counts, "keeps": keeps, "reads": reads}[kind], lambda: (calls, every_call)
+
+
+every_call = 0
+
+
+def test_a_number_that_only_counts_counts_the_calls_that_run_python():
+    function, counts = counted("counts")
+    step = TinyJit(function)
+    assert [step(vec(n)).item() for n in range(4)] == [0, 2, 4, 6]
+    assert counts() == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["keeps", "reads"])
+def test_a_counter_that_the_step_reads_is_an_error(kind):
+    step = TinyJit(counted(kind)[0])
+    step(vec(1))
+    with pytest.raises(JitError, match="from 1 to 2|with 2 at"):
+        step(vec(1))
+
+
 @pytest.mark.parametrize("name", ["counts", "counts_elsewhere", "stores"])
 def test_a_number_that_the_step_changes_is_an_error(name):
     step = TinyJit(getattr(Counts(), name))

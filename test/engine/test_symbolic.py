@@ -65,6 +65,10 @@ FACTS = {
         lambda a, b, n: a[:n].pad(((1, 2), None)),
         lambda a, b, n: np.pad(a[:n], ((1, 2), (0, 0))),
     ),
+    "pad of either sign": (
+        lambda a, b, n: a[:9].pad(((n - 5, 20 - n), None), value=7),
+        lambda a, b, n: np.pad(a[:9], ((99, 99), (0, 0)), constant_values=7)[104 - n : 128 - n],
+    ),
     "to the room": (
         lambda a, b, n: a[:n].pad(((0, MOST - n), None)),
         lambda a, b, n: np.pad(a[:n], ((0, MOST - n), (0, 0))),
@@ -357,6 +361,11 @@ def test_a_symbolic_size_that_was_not_foreseen_is_named():
         x[:n].roll(2, 0)
     with pytest.raises(ShapeError, match="diagonal: it is not known whether"):
         x[:n].diagonal()
+
+
+def test_a_buffer_has_room_for_the_largest_size():
+    x = Tensor.empty(3, Variable("n", 1, MOST).bind(5))
+    assert x.assign(x.ones_like()).sum().item() == 15
 
 
 def test_fewer_elements_than_are_chosen_are_told():

@@ -1,9 +1,13 @@
 """Forms of calls that programs for the seeds' system have, and what they mean there."""
 
+import ctypes
+import pickle
+import pstats
+
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad import Device, Tensor, TinyJit, UOp, Variable, dtypes, helpers, nn
 from tinygrad.base.errors import DTypeError
 from tinygrad.helpers import get_child, time_to_str, word_wrap
 
@@ -142,3 +146,61 @@ def test_nothing_is_divided_by_a_size_of_nothing():
     assert Tensor([]).nonzero(1).tolist() == [[0]]
     assert Tensor(np.zeros((3, 0))).nonzero(1, -1).tolist() == [[-1, -1]]
     assert count.tolist() == [False]
+
+
+def test_bits_of_a_key_and_a_counter():
+    key, counter = Tensor([3, 1337], dtype="uint32"), Tensor([4, 2], dtype="uint32")
+    wanted = [3758492952, 277112334, 2775727877, 1116962963, 1006534387]  # tinygrad 0.14's
+    assert Tensor.random_bits(key, counter, 5).tolist() == wanted
+    assert Tensor.random_bits(key=key, counter=counter, num=0).shape == (0,)
+
+
+def test_an_error_is_what_either_library_raises():
+    for wrong, kinds in (
+        (lambda x: x @ x, (ValueError, RuntimeError)),
+        (lambda x: x.sum(2), (IndexError, ValueError, RuntimeError)),
+        (lambda x: x & 1, (TypeError, RuntimeError)),
+    ):
+        for kind in kinds:
+            with pytest.raises(kind):
+                wrong(Tensor(X))
+
+
+def test_what_nothing_depends_on_has_gradients_of_zeros():
+    x = Tensor(X)
+    for made in (x.sign(), x**0, x[:0], x[:, :1].expand(2, 0), Tensor([1.0])):
+        assert made.sum().gradient(x)[0].tolist() == [[0.0] * 3] * 2
+
+
+def test_copysign_has_no_slope_at_zero():
+    x = Tensor([0.0, 0.0, 1.0, -1.0])
+    signed = x.copysign(Tensor([-1.0, 1.0, -1.0, -1.0]))
+    assert signed.sum().gradient(x)[0].tolist() == [0, 0, -1, 1]
+
+
+def test_names_of_arguments():
+    raw = (ctypes.c_char * 2)(b"a", b"b")
+    assert helpers.prod(x=[2, 3]) == helpers.ceildiv(num=11, amt=2) == 6
+    assert helpers.round_up(num=5, amt=4) == 8 and helpers.getenv(key="NO_ONE", default=3) == 3
+    assert helpers.flatten(l=[[1], [2]]) == helpers.fully_flatten(l=[1, [2]]) == [1, 2]
+    assert helpers.to_mv(ptr=ctypes.addressof(raw), sz=2).tobytes() == b"ab"
+    assert helpers.cdiv(x=-7, y=2) == -3 and helpers.cmod(x=-7, y=2) == -1
+    assert next(helpers.count(3, step=2)) == 3 and helpers.polyN(x=2, p=[1, 0]) == 2
+    assert helpers.all_same(items=[1, 1]) and helpers.argsort(x=[2, 1]) == (1, 0)
+    assert "CPU" in Device.get_available_devices()
+    assert UOp.const(3, dtypes.int) is UOp.const(dtypes.int, 3)
+
+
+def test_the_cache_keeps_what_can_be_pickled():
+    kept = {"sizes": (1, 2)}
+    assert helpers.diskcache_put("test", {"key": 1}, kept) is kept
+    assert helpers.diskcache_get("test", {"key": 1}) == kept
+    assert helpers.diskcache_get("test", {"key": 2}) is None
+    helpers.diskcache_put("test", "raw", pickle.dumps(kept), prepickled=True)
+    assert helpers.diskcache_get("test", "raw") == kept
+
+
+def test_a_profile_as_a_file(tmp_path, capsys):
+    with helpers.Profiling(fn=str(tmp_path / "profile")):
+        sum(range(3))
+    assert pstats.Stats(str(tmp_path / "profile")).total_calls

@@ -21,64 +21,64 @@ OSX, WIN = sys.platform == "darwin", sys.platform == "win32"
 CI = os.environ.get("CI", "") != ""
 
 
-def cdiv(a: int, b: int) -> int:
+def cdiv(x: int, y: int) -> int:
     """C's integer division: rounded toward zero; division by zero gives 0.
 
     >>> cdiv(-7, 2)
     -3
     """
-    if b == 0:
+    if y == 0:
         return 0
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
 
 
-def cmod(a: int, b: int) -> int:
+def cmod(x: int, y: int) -> int:
     """C's remainder, with the sign of the dividend.
 
     >>> cmod(-7, 2)
     -1
     """
-    return a - cdiv(a, b) * b
+    return x - cdiv(x, y) * y
 
 
-def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  tinygrad's name
-    """The polynomial with these coefficients, that of the highest power first.
+def polyN(x: Any, p: Sequence[Any]) -> Any:  # noqa: N802  tinygrad's name
+    """The polynomial with the coefficients `p`, that of the highest power first.
 
     >>> polyN(2, [1, 0, 3])
     7
     """
     total: Any = 0
-    for c in coefficients:
+    for c in p:
         total = total * x + c
     return total
 
 
-def count(start: int = 0) -> Iterator[int]:
-    """start, start + 1, ...
+def count(start: int = 0, step: int = 1) -> Iterator[int]:
+    """start, start + step, ...
 
     >>> counter = count(5)
     >>> next(counter), next(counter)
     (5, 6)
     """
-    return itertools.count(start)
+    return itertools.count(start, step)
 
 
-def get_child(root: Any, path: str) -> Any:
-    """The object at `path` below `root`: attributes, keys and indices, separated by dots.
+def get_child(obj: Any, key: str) -> Any:
+    """The object at `key` below `obj`: attributes, keys and indices, separated by dots.
 
     >>> get_child([complex(1, 2)], "0.imag")
     2.0
     """
-    for part in path.split("."):
-        if isinstance(root, Mapping):
-            root = root[part]
+    for part in key.split("."):
+        if isinstance(obj, Mapping):
+            obj = obj[part]
         else:
-            root = root[int(part)] if part.isnumeric() else getattr(root, part)
-    return root
+            obj = obj[int(part)] if part.isnumeric() else getattr(obj, part)
+    return obj
 
 
-def word_wrap(text: str, wrap: int = 80) -> str:
+def word_wrap(x: str, wrap: int = 80) -> str:
     """Lines cut at `wrap` characters.
 
     >>> word_wrap("one two three", wrap=7).splitlines()
@@ -86,38 +86,38 @@ def word_wrap(text: str, wrap: int = 80) -> str:
     """
     return "\n".join(
         line[i : i + wrap]
-        for line in text.splitlines() or [""]
+        for line in x.splitlines() or [""]
         for i in range(0, max(len(line), 1), wrap)
     )
 
 
-def temp(name: str, append_user: bool = False) -> str:
+def temp(x: str, append_user: bool = False) -> str:
     """A path in the system's folder for temporary files.
 
     >>> temp("notes.txt").endswith("notes.txt")
     True
     """
     user = f".{os.environ.get('USER', 'user')}" if append_user else ""
-    return os.path.join(tempfile.gettempdir(), name + user)
+    return os.path.join(tempfile.gettempdir(), x + user)
 
 
-def to_mv(address: int, nbytes: int) -> memoryview:
-    """`nbytes` bytes of this process's memory.
+def to_mv(ptr: int, sz: int) -> memoryview:
+    """`sz` bytes of this process's memory.
 
     >>> raw = (ctypes.c_char * 2)(b"a", b"b")
     >>> to_mv(ctypes.addressof(raw), 2).tobytes()
     b'ab'
     """
-    return memoryview((ctypes.c_uint8 * nbytes).from_address(address)).cast("B")
+    return memoryview((ctypes.c_uint8 * sz).from_address(ptr)).cast("B")
 
 
-def from_mv(view: memoryview, to_type: Any = ctypes.c_char) -> Any:
+def from_mv(mv: memoryview, to_type: Any = ctypes.c_char) -> Any:
     """The bytes of a writable memoryview as a ctypes array, which keeps them alive.
 
     >>> from_mv(memoryview(bytearray(b"ab"))).raw
     b'ab'
     """
-    return (to_type * (view.nbytes // ctypes.sizeof(to_type))).from_buffer(view)
+    return (to_type * (mv.nbytes // ctypes.sizeof(to_type))).from_buffer(mv)
 
 
 class Timing(contextlib.ContextDecorator):
@@ -148,14 +148,21 @@ class Timing(contextlib.ContextDecorator):
 
 
 class Profiling(contextlib.ContextDecorator):
-    """`with Profiling(): ...` prints where Python spent the time; nothing unless `enabled`.
+    """`with Profiling(): ...` prints where Python spent the time; nothing unless `enabled`. `fn` is
+    a file for all of it, as `pstats` reads it.
 
     >>> with Profiling(enabled=False):
     ...     _ = sum(range(10))
     """
 
-    def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2) -> None:
-        self.enabled, self.sort, self.frac = enabled, sort, frac
+    def __init__(
+        self,
+        enabled: bool = True,
+        sort: str = "cumtime",
+        frac: float = 0.2,
+        fn: str | None = None,
+    ) -> None:
+        self.enabled, self.sort, self.frac, self.fn = enabled, sort, frac, fn
         self.profile = cProfile.Profile()
 
     def __enter__(self) -> Profiling:
@@ -166,4 +173,6 @@ class Profiling(contextlib.ContextDecorator):
     def __exit__(self, *exception: object) -> None:
         if self.enabled:
             self.profile.disable()
+            if self.fn is not None:
+                self.profile.dump_stats(self.fn)
             pstats.Stats(self.profile).strip_dirs().sort_stats(self.sort).print_stats(self.frac)

@@ -4,6 +4,7 @@
     ├── ShapeError         (ValueError)    shapes that don't fit an operation
     ├── DTypeError         (TypeError)     an element type that an operation or device lacks
     ├── ArgumentError      (ValueError)    any other argument that can't be taken
+    │   ├── AxisError      (IndexError)    an axis that a tensor lacks
     │   └── FileError                      a file that is not what its format says
     ├── DeviceError        (RuntimeError)  a device that is unknown, absent or lost
     │   └── OutOfMemory    (MemoryError)   a buffer that doesn't fit
@@ -18,7 +19,8 @@
 
 Each message names the operation, shows the values, and says what would have been legal. An
 operation that is made of others names itself before them: `softmax: max: axis 7 of ...`. Each class
-is also the built-in exception that a caller would expect.
+is also the built-in exceptions that a caller may expect: what NumPy raises, and for the first three
+the RuntimeError of PyTorch and tinygrad.
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ class TinygradError(Exception):
         return text if text.lower().startswith(called.lower()) else f"{called}: {text}"
 
 
-class ShapeError(TinygradError, ValueError):
+class ShapeError(TinygradError, ValueError, RuntimeError):
     """Shapes that don't fit an operation."""
 
 
-class DTypeError(TinygradError, TypeError):
+class DTypeError(TinygradError, TypeError, RuntimeError):
     """An element type that an operation or a device lacks."""
 
 
-class ArgumentError(TinygradError, ValueError):
+class ArgumentError(TinygradError, ValueError, RuntimeError):
     """Any other argument that is not accepted."""
+
+
+class AxisError(ArgumentError, IndexError):
+    """An axis that a tensor lacks."""
 
 
 class FileError(ArgumentError):

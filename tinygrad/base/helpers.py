@@ -18,13 +18,13 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def prod(values: Iterable[Any]) -> Any:
-    """The product of `values`; 1 for none. Works on ints, floats and symbolic sizes.
+def prod(x: Iterable[Any]) -> Any:
+    """The product of `x`; 1 for none. Works on ints, floats and symbolic sizes.
 
     >>> prod([2, 3, 4])
     24
     """
-    return functools.reduce(operator.mul, values, 1)
+    return functools.reduce(operator.mul, x, 1)
 
 
 class once(Generic[T]):  # noqa: N801  as `property`
@@ -59,13 +59,13 @@ class Recent(OrderedDict[T, U]):
             self.popitem(last=False)
 
 
-def dedup(values: Iterable[T]) -> list[T]:
-    """`values` without repeats, in order.
+def dedup(x: Iterable[T]) -> list[T]:
+    """`x` without repeats, in order.
 
     >>> dedup([1, 2, 1])
     [1, 2]
     """
-    return list(dict.fromkeys(values))
+    return list(dict.fromkeys(x))
 
 
 def post_order(starts: Iterable[T], sources: Callable[[T], Iterable[T]]) -> list[T]:
@@ -89,13 +89,13 @@ def post_order(starts: Iterable[T], sources: Callable[[T], Iterable[T]]) -> list
     return order
 
 
-def all_same(values: Sequence[Any]) -> bool:
+def all_same(items: Sequence[Any]) -> bool:
     """Whether all items are equal; true for none.
 
     >>> all_same([1, 1]), all_same([1, 2])
     (True, False)
     """
-    return all(v == values[0] for v in values)
+    return all(v == items[0] for v in items)
 
 
 def plain(value: Any) -> Any:
@@ -105,64 +105,64 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
-def argfix(*values: Any) -> tuple[Any, ...]:
+def argfix(*x: Any) -> tuple[Any, ...]:
     """`f(1, 2)` and `f((1, 2))` alike as `(1, 2)`.
 
     >>> argfix(1, 2), argfix((1, 2))
     ((1, 2), (1, 2))
     """
-    if values and isinstance(values[0], (tuple, list)):
-        if len(values) != 1:
-            raise ArgumentError(f"{values}; legal are numbers, or one tuple of them")
-        values = tuple(values[0])
-    return tuple(map(plain, values))
+    if x and isinstance(x[0], (tuple, list)):
+        if len(x) != 1:
+            raise ArgumentError(f"{x}; legal are numbers, or one tuple of them")
+        x = tuple(x[0])
+    return tuple(map(plain, x))
 
 
-def argsort(values: Sequence[Any]) -> tuple[int, ...]:
-    """The positions of `values` in increasing order; the inverse of a permutation.
+def argsort(x: Sequence[Any]) -> tuple[int, ...]:
+    """The positions of `x` in increasing order; the inverse of a permutation.
 
     >>> argsort([30, 10, 20])
     (1, 2, 0)
     """
-    return tuple(sorted(range(len(values)), key=values.__getitem__))
+    return tuple(sorted(range(len(x)), key=x.__getitem__))
 
 
-def ceildiv(numerator: Any, denominator: Any) -> Any:
-    """`numerator / denominator`, rounded up.
+def ceildiv(num: Any, amt: Any) -> Any:
+    """`num / amt`, rounded up.
 
     >>> ceildiv(7, 2)
     4
     """
-    return -(-numerator // denominator)
+    return -(-num // amt)
 
 
-def round_up(value: int, multiple: int) -> int:
-    """The smallest multiple of `multiple` that is at least `value`.
+def round_up(num: int, amt: int) -> int:
+    """The smallest multiple of `amt` that is at least `num`.
 
     >>> round_up(5, 4)
     8
     """
-    return -(-value // multiple) * multiple
+    return -(-num // amt) * amt
 
 
-def flatten(lists: Iterable[Iterable[T]]) -> list[T]:
+def flatten(l: Iterable[Iterable[T]]) -> list[T]:  # noqa: E741  tinygrad's names
     """The list with one level of nesting removed.
 
     >>> flatten([[1, 2], [3]])
     [1, 2, 3]
     """
-    return [item for items in lists for item in items]
+    return [item for items in l for item in items]
 
 
-def fully_flatten(values: Any) -> list[Any]:
+def fully_flatten(l: Any) -> list[Any]:  # noqa: E741
     """All leaves of nested lists and tuples, in order.
 
     >>> fully_flatten([[1, [2]], 3])
     [1, 2, 3]
     """
-    if isinstance(values, (list, tuple)):
-        return [leaf for item in values for leaf in fully_flatten(item)]
-    return [values]
+    if isinstance(l, (list, tuple)):
+        return [leaf for item in l for leaf in fully_flatten(item)]
+    return [l]
 
 
 def free_memory() -> int:
@@ -180,24 +180,24 @@ def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def unwrap(value: T | None) -> T:
-    """`value`, which is known not to be None.
+def unwrap(x: T | None) -> T:
+    """`x`, which is known not to be None.
 
     >>> unwrap(5)
     5
     """
-    assert value is not None
-    return value
+    assert x is not None
+    return x
 
 
-def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
+def merge_dicts(ds: Iterable[dict[T, U]]) -> dict[T, U]:
     """One dict from all; a key with two different values is an error.
 
     >>> merge_dicts([{"a": 1}, {"b": 2}])
     {'a': 1, 'b': 2}
     """
     merged: dict[T, U] = {}
-    for one in dicts:
+    for one in ds:
         for key, value in one.items():
             if key in merged and merged[key] != value:
                 raise ValueError(f"key {key!r} has two values: {merged[key]!r} and {value!r}")
@@ -233,27 +233,27 @@ def uncolored(text: str) -> str:
     return re.sub("\x1b\\[[0-9;]*m", "", text)
 
 
-def colored(text: str, color: str | None, background: bool = False) -> str:
-    """`text` in a terminal colour; capitals mean bright. None leaves it plain.
+def colored(st: str, color: str | None, background: bool = False) -> str:
+    """`st` in a terminal colour; capitals mean bright. None leaves it plain.
 
     >>> uncolored(colored("loss", "green")), len(colored("loss", "green"))
     ('loss', 13)
     """
     if color is None:
-        return text
+        return st
     code = 10 * background + 60 * (color.upper() == color) + 30 + COLORS.index(color.lower())
-    return f"\x1b[{code}m{text}\x1b[0m"
+    return f"\x1b[{code}m{st}\x1b[0m"
 
 
-def time_to_str(seconds: float, w: int = 8) -> str:
+def time_to_str(t: float, w: int = 8) -> str:
     """A duration in a suitable unit, the number `w` characters wide.
 
     >>> time_to_str(0.0015)
     '    1.50ms'
     """
     for scale, unit in ((1, "s "), (1e3, "ms"), (1e6, "us")):
-        if seconds * scale >= 1 or unit == "us":
-            return f"{seconds * scale:{w}.2f}{unit}"
+        if t * scale >= 1 or unit == "us":
+            return f"{t * scale:{w}.2f}{unit}"
     raise AssertionError("unreachable")
 
 

@@ -84,15 +84,15 @@ class ContextVar:
     value: Any
     changes: list[Change]
 
-    def __new__(cls, name: str, default: int | str) -> ContextVar:
-        if name in cls._all:
-            return cls._all[name]
-        made = cls._all[name] = super().__new__(cls)
-        made.name, text, made.changes = name, os.environ.get(name, str(default)), []
+    def __new__(cls, key: str, default_value: int | str) -> ContextVar:
+        if key in cls._all:
+            return cls._all[key]
+        made = cls._all[key] = super().__new__(cls)
+        made.name, text, made.changes = key, os.environ.get(key, str(default_value)), []
         try:
-            made.value = parse(text, default)
+            made.value = parse(text, default_value)
         except (ValueError, OverflowError):
-            raise ArgumentError(f"the environment says {name}={text}; legal are numbers") from None
+            raise ArgumentError(f"the environment says {key}={text}; legal are numbers") from None
         return made
 
     def __repr__(self) -> str:
@@ -214,13 +214,13 @@ class Context(contextlib.ContextDecorator):
                 change.undo()
 
 
-def getenv(name: str, default: Any = 0) -> Any:
-    """The environment variable `name`, converted to the type of `default`.
+def getenv(key: str, default: Any = 0) -> Any:
+    """The environment variable `key`, converted to the type of `default`.
 
     >>> getenv("A_SETTING_OF_NO_ONE", 3)
     3
     """
-    return type(default)(os.environ.get(name, default))
+    return type(default)(os.environ.get(key, default))
 
 
 def requested_device() -> str:

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from tinygrad.base.errors import TinygradError
@@ -25,6 +26,7 @@ def fetch(
     subdir: str | None = None,
     gunzip: bool = False,
     allow_caching: bool = True,
+    headers: Mapping[str, str] | None = None,
     sha256: str | None = None,
     md5: str | None = None,
 ) -> Path:
@@ -36,6 +38,7 @@ def fetch(
         subdir: a folder inside the cache.
         gunzip: unpack it.
         allow_caching: False downloads again.
+        headers: of the request; a file that is asked for with others is another file.
         sha256: what its content must hash to, in hex: that of the file as it comes.
         md5: the same, for files whose makers give only this.
 
@@ -54,11 +57,16 @@ def fetch(
     if name is not None and (os.sep in str(name)):
         path = Path(name)
     else:
-        own = str(name) if name is not None else hashlib.sha256(url.encode()).hexdigest()[:32]
+        own = str(name) if name is not None else _hash(url)
+        own += f"_{_hash(repr(sorted(headers.items())))}" if headers else ""
         path = _folder() / (subdir or "") / (own + (".gunzip" if gunzip else ""))
     if not path.is_file() or not allow_caching:
-        _download(url, path, gunzip, {"sha256": sha256, "md5": md5})
+        _download(url, dict(headers or {}), path, gunzip, {"sha256": sha256, "md5": md5})
     return path
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _folder() -> Path:
@@ -67,7 +75,9 @@ def _folder() -> Path:
     return Path(platformdirs.user_cache_dir("tinygrad")) / "downloads"
 
 
-def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None]) -> None:
+def _download(
+    url: str, headers: dict[str, str], path: Path, gunzip: bool, wanted: dict[str, str | None]
+) -> None:
     """Writes the file at `url` to `path`, if its hashes are as wanted; whole or not at all."""
     import http.client
     import urllib.request  # 15 ms: only who fetches needs it
@@ -76,9 +86,10 @@ def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None])
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent)
     try:
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310
         with (
             os.fdopen(handle, "wb") as file,
-            urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,  # noqa: S310
+            urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,  # noqa: S310
         ):
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(1 << 20):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -10,6 +12,7 @@ from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.base.helpers import once
+from tinygrad.base.settings import DEVICE_NAMES
 from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.profile import show_device
@@ -120,6 +123,16 @@ class Devices:
         )
         show_device(name, device.target)
         return device
+
+    def get_available_devices(self) -> Iterator[str]:
+        """The devices that open here, each when it is asked for.
+
+        >>> "CPU" in Device.get_available_devices()
+        True
+        """
+        for name in DEVICE_NAMES:
+            with contextlib.suppress(DeviceError):
+                yield self[name].name
 
     def opened(self) -> list[OpenDevice]:
         """All devices that are open."""

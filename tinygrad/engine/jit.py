@@ -56,9 +56,10 @@ class TinyJit(Generic[P, R]):
 
     Tensors that the function finds elsewhere are *state*: they are read and overwritten (`assign`)
     where they lie. Random numbers are fresh in each call. Python itself runs in the first two calls
-    only, so what it does besides (printing, counting, `self.h = ...`) is not done again: as far as
-    that can be noticed it is a JitError, like arguments of other shapes, dtypes or devices, or that
-    share storage otherwise than those captured, and values that are read inside (`item`, `numpy`).
+    only, so what it does besides (printing, counting calls, `self.h = ...`) is not done again: as
+    far as that can be noticed, and is more than a variable that only counts, it is a JitError, like
+    arguments of other shapes, dtypes or devices, or that share storage otherwise than those
+    captured, and values that are read inside (`item`, `numpy`).
 
     tinygrad's options `prune` and `optimize`, which leave out or reorder steps, are accepted
     without effect.

@@ -241,6 +241,8 @@ def _reads(code: CodeType, module: str) -> Sequence[Read]:
             read = read._replace(names=(*read.names, ("[", steps[at - 1].argval)))
         else:
             read = None
+        if read is not None and not read.names and _is_only_counted(step, every):
+            read = read._replace(is_stored=True)
         if read is not None:
             use = "looked up" if _is_looked_up(step, every) else _use(steps[at + 1 : at + 3])
             found[read._replace(use=use)] = None
@@ -278,6 +280,16 @@ def _is_looked_up(read: dis.Instruction, every: Sequence[dis.Instruction]) -> bo
     return False
 
 
+def _is_only_counted(read: dis.Instruction, every: Sequence[dis.Instruction]) -> bool:
+    """Whether what was just read goes nowhere but back: `calls += 1`. Then nothing that the step
+    computes depends on it, and it counts the calls that ran Python."""
+    at = every.index(read) + 1
+    names = [step.opname for step in every[at : at + 3]]
+    counted = names[:2] in _COUNTED and names[2:] == [read.opname.replace("LOAD", "STORE")]
+    return counted and every[at + 2].argval == read.argval
+
+
+_COUNTED = [["LOAD_CONST", "BINARY_OP"], ["LOAD_SMALL_INT", "BINARY_OP"]]  # `+ 1`
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _ITERATING = {"items", "keys", "values", "copy"}
 _WRITING = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add"}

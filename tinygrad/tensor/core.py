@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, AxisError, ShapeError
 from tinygrad.base.helpers import plain, prod
 from tinygrad.base.settings import TRACEMETA
 from tinygrad.engine.aliases import (
@@ -84,7 +84,7 @@ def axis_of(dim: int, ndim: int, operation: str) -> int:
     """Axis `dim` counted from the front; ArgumentError unless it is one of `ndim`."""
     span, dim = max(ndim, 1), plain(dim)
     if not isinstance(dim, int) or dim is True or dim is False or not -span <= dim < span:
-        raise ArgumentError(
+        raise AxisError(
             f"{operation}: axis {dim!r} of a tensor with {ndim} axes; "
             f"legal are {-span} to {span - 1}"
         )

@@ -358,14 +358,15 @@ class Creation(Core):
         sizes = checked_shape("empty", *shape)
         kind = checked_dtype(dtype or dtypes.default_float)
         device = cls._place(more.get("device"))
-        count = prod(sizes)
+        room = tuple(n.vmax if isinstance(n, UOp) else n for n in sizes)
+        count = prod(room)
         if count == 0 or kind in COMPLEX_PARTS:
             return cls.zeros(sizes, dtype=kind, **more)
         if str(device).startswith("DISK:"):
             made = tensor_of_file(device.removeprefix("DISK:"), count, kind)
         else:
             made = storage.empty(device, count, kind)
-        node = made.reshape(sizes)
+        node = made.reshape(room).shrink(tuple((0, n) for n in sizes))
         return cls._wrap(node, more.get("requires_grad"))
 
     def const_like(self, value: Any, dtype: DTypeLike | None = None) -> Self:

@@ -339,6 +339,11 @@ class Movement(Conversion):
             )
         if mode != "constant":
             return self._pad_by(mode, pads)
+        most = tuple((_at_most(b), _at_most(a)) for b, a in pads)
+        if most != pads:  # some sizes may have either sign: what is too much is cut off
+            wide = self.pad(most, value=value)
+            edges = zip(pads, most, wide.shape, strict=True)
+            return wide._boxed(tuple((m - b, n - (k - a)) for (b, a), (m, k), n in edges))
         box = tuple((_over(-b), n - _over(-a)) for (b, a), n in zip(pads, self.shape, strict=True))
         node = self._held.shrink(box + tuple((0, n) for n in self._element))
         outer = tuple((_over(b), _over(a)) for b, a in pads) + ((0, 0),) * len(self._element)
@@ -696,12 +701,15 @@ def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
 
 
 def _over(size: Sint) -> Sint:
-    """The size if it is above 0, else 0. The sign of a symbolic size must be known."""
+    """The size if it is above 0, else 0. The sign is the same for all values of variables."""
     if isinstance(size, int):
         return max(0, size)
-    if size.vmin < 0 < size.vmax:
-        raise ShapeError(f"pad: by {size}, which may be negative; legal are sizes of a known sign")
     return size if size.vmin >= 0 else 0
+
+
+def _at_most(size: Sint) -> Sint:
+    """The size, or the largest one that a symbolic size of either sign may be."""
+    return size.vmax if isinstance(size, UOp) and size.vmin < 0 < size.vmax else size
 
 
 def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
 from tinygrad.tensor.core import broadcast_shape, constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
@@ -97,14 +97,41 @@ class Random(Order):
         return made
 
     @classmethod
-    def random_bits(cls, num: int, device: str | None = None, **more: Any) -> Self:
-        """`num` random uint32.
+    def random_bits(
+        cls,
+        key: Any = None,
+        counter: Self | None = None,
+        num: Any = None,
+        *,
+        device: str | None = None,
+        **more: Any,
+    ) -> Self:
+        """`num` random uint32: those that belong to a key and a counter, tensors of two uint32, or
+        from the stream: `random_bits(num)`.
 
         >>> Tensor.random_bits(3).dtype
         dtypes.uint
         """
-        sizes = checked_shape("random_bits", num)
+        if counter is not None:
+            return cls._bits_of(key, counter, num)
+        sizes = checked_shape("random_bits", key if num is None else num)
         return cls._of_bits(sizes, cls._place(device), more, UOp.cast, dtypes.uint32)
+
+    @classmethod
+    def _bits_of(cls, key: Self, counter: Self, num: int) -> Self:
+        (size,) = checked_shape("random_bits", num)
+        half = ceildiv(size, 2)
+        counts = cls.arange(half, dtype=dtypes.uint32, device=key.device)
+        own = counter.reshape(2, 1)._words(key)
+        return counts.stack(counts + half)._words(own)[:size]
+
+    def _words(self, key: Self) -> Self:
+        """Threefry of 64-bit numbers, given as a row of low halves and one of high halves, and of a
+        key, low half first: all low halves, then all high ones."""
+        words, keys = self.cast(dtypes.uint64), key.cast(dtypes.uint64)
+        bits: Any = ((words[1] << 32) | words[0]).threefry((keys[1] << 32) | keys[0])
+        made: Self = (bits & 0xFFFFFFFF).cat(bits >> 32)
+        return made.cast(dtypes.uint32)
 
     def threefry(self, seed: Self) -> Self:
         """64 random bits from each counter (this) and key, both uint64.
@@ -333,7 +360,7 @@ class Random(Order):
         [0, 1, 2, 3]
         """
         (size,) = checked_shape("randperm", n)
-        order = cls.random_bits(size, device, **more).argsort()
+        order = cls.random_bits(size, device=device, **more).argsort()
         return order.cast(checked_dtype(dtype or dtypes.default_int))
 
     def bernoulli(self, p: float | None = None, **more: Any) -> Self:

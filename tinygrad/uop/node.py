@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, ClassVar, Generic, TypeVar
 
-from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
+from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.uop.infer import DERIVED, filled, most, opened, place_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
@@ -186,7 +186,14 @@ class UOp(Questions):
     # ---- building --------------------------------------------------------------------------------
 
     @staticmethod
-    def const(dtype: DType, value: ConstType, device: Any = None) -> UOp:
+    def const(dtype: Any, value: Any = None, device: Any = None) -> UOp:
+        """A constant; `const(value, dtype)` is tinygrad's other spelling.
+
+        >>> UOp.const(dtypes.int, 2) is UOp.const(2, dtypes.int) is UOp.const(2)
+        True
+        """
+        if not isinstance(dtype, DType):
+            dtype, value = value or dtypes.from_py(dtype), dtype
         return UOp(Ops.CONST, dtype, () if device is None else (UOp.on(device),), value)
 
     @staticmethod

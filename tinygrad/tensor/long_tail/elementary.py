@@ -168,7 +168,8 @@ class Elementary(Hashing):
         [-1.0, 2.0]
         """
         a, b = self._meet("copysign", other, dtype=_float_of(self, other))
-        return a.signbit().ne(b.signbit()).where(-a, a)
+        size = a.abs()  # whose slope at 0 is 0
+        return b.signbit().where(-size, size)
 
     # ---- the other meaning of NaN, and of zero ---------------------------------------------------
 
