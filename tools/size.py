@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1030,
     "transforms": 430,
     "schedule": 3860,
-    "loops": 5655,
+    "loops": 5670,
     "codegen": 5685,
     "backends/*": 3060,
     "engine": 5530,
-    "tensor/*": 7120,
+    "tensor/*": 7115,
 }
-CORE_BUDGET = 35_195  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_260  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

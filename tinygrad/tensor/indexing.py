@@ -1,9 +1,8 @@
 """Reading parts: `t[...]`, gather, scatter. What writes into parts stands in `writing`.
 
 Numbers and slices are movement: a view. Tensors and lists of numbers are INDEX: a gather, with a
-CHECK that each index is legal. Where the axes that tensors choose from stand side by side, once
-numbers have taken theirs away, the result's axes stand there too, else first: so in PyTorch and
-tinygrad. (In NumPy numbers beside tensors count as tensors.)
+CHECK that each index is legal. Integers beside tensors count as tensors, as in NumPy: where all
+of these stand side by side the result's axes stand there too, else first.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ class _Selection:
     view: Any  # after slices, before None and integers take effect
     shape: list[Any] = field(default_factory=list)  # of the view, with None and without integers
     tensors: list[tuple[int, Any]] = field(default_factory=list)  # (axis in shape, indices)
+    places: list[int] = field(default_factory=list)  # of tensors and integers in the expression
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Indexing(Linalg):
         nodes, shape = view._checked(chosen.tensors)
         first = view.permute((*axes, *rest))
         out = first._from(first._held.index(*nodes))  # (S.., rest..)
-        if not side_by_side(axes):
+        if not side_by_side(chosen.places):
             return out
         before = sum(i < axes[0] for i in rest)
         order = (*range(len(shape), len(shape) + before), *range(len(shape)))
@@ -96,14 +96,15 @@ class Indexing(Linalg):
         with: each stands for an axis of that view."""
         chosen = _Selection(self)
         axis = 0
-        for item in self._expanded(indices):
-            if item is Ellipsis:
+        for place, item in enumerate(self._expanded(indices)):
+            if item is Ellipsis:  # it stands between what is beside it, also for no axis
                 continue
             if item is None:
                 chosen.shape.append(1)
                 continue
             if isinstance(item, _OnNewAxis):
                 chosen.tensors.append((len(chosen.shape), item.index))
+                chosen.places.append(place)
                 chosen.shape.append(1)
                 continue
             size = self.shape[axis]
@@ -112,11 +113,15 @@ class Indexing(Linalg):
                 chosen.shape.append(chosen.view.shape[axis])
             elif isinstance(item, Indexing):
                 chosen.tensors.append((len(chosen.shape), item))
+                chosen.places.append(place)
                 chosen.shape.append(size)
             else:
                 at = _position(item, size, axis, self.shape)
                 chosen.view = chosen.view._cut(axis, at, at + 1)
+                chosen.places.append(place)
             axis += 1
+        if not chosen.tensors:
+            chosen.places.clear()
         return chosen
 
     def _expanded(self, indices: Any) -> list[Any]:

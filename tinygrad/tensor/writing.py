@@ -156,7 +156,7 @@ class Writing(Autograd):
             chosen = self._select(indices)
             view: Self = chosen.view.reshape(tuple(chosen.shape))
             if chosen.tensors:
-                self._put(view, view._scattered(chosen.tensors, given))
+                self._put(view, view._scattered(chosen.tensors, chosen.places, given))
             elif given._family is not self._family or given._value is not view._value:  # t[i] += v
                 self._put(view, given._broadcast_to_view("setitem", view.shape))
 
@@ -423,7 +423,7 @@ class Writing(Autograd):
         wanted = self._wrap(legal).reshape(whole.shape)
         return wanted.where(picked, self)
 
-    def _scattered(self, tensors: list[tuple[int, Any]], value: Self) -> Self:
+    def _scattered(self, tensors: list[tuple[int, Any]], places: list[int], value: Self) -> Self:
         """This, with `value` written at the places that the index tensors name."""
         axes = [axis for axis, _ in tensors]
         rest = [i for i in range(self.ndim) if i not in axes]
@@ -431,7 +431,7 @@ class Writing(Autograd):
         order = (*axes, *rest)
         first = self.permute(order)
         goal = shape + first.shape[len(axes) :]
-        if axes[0] and side_by_side(axes):  # value: (before.., S.., after..)
+        if axes[0] and side_by_side(places):  # value: (before.., S.., after..)
             before = sum(i < axes[0] for i in rest)
             lined = goal[len(shape) : len(shape) + before] + shape + goal[len(shape) + before :]
             moved = value._broadcast_to_view("setitem", lined)
