@@ -64,6 +64,7 @@ OTHERWISE = {
 POOLS = tuple(f"nn.functional.{n}max_pool{axes}d" for n in ("", "adaptive_") for axes in (1, 2, 3))
 OF_KIND = {
     "uint8": (
+        "einsum",  # as NumPy's, where PyTorch sums without a product
         *("sum", "nansum", "prod", "cumsum", "cumprod", "trace", "nn.functional.bilinear"),  # wide
         *("any", "all", "unravel_index"),  # bools, and places
         *("nn.functional.interpolate", "nn.functional.upsample_bilinear"),  # fixed point there
