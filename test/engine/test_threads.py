@@ -24,6 +24,7 @@ from tinygrad.base.settings import NOOPT
 from tinygrad.engine import plans
 from tinygrad.engine.devices import Device
 from tinygrad.engine.replay import Replay
+from tinygrad.engine.storage import Families
 from tinygrad.engine.structure import nodes_below, structure_of
 from tinygrad.engine.turns import Turns, is_owned, keeping, preparing
 from tinygrad.tensor import core
@@ -663,3 +664,24 @@ def test_what_another_thread_computes_between_walk_and_plan_leaves_no_gap():
     total.realize()
     after = structure_of(roots, nodes)
     assert (after.form, after.sink) == (before.form, before.sink)
+
+
+def test_who_begins_to_read_memory_while_it_is_written_reads_what_is_written(monkeypatch):
+    t = Tensor(np.zeros(4, np.float32)).realize()
+    view = t[:2]
+    t.add_(1).realize()
+    once_beside(monkeypatch, Families, "add", lambda: t.add_(1).realize())
+    assert view.tolist() in ([1, 1], [2, 2])
+    assert view.tolist() == [2, 2]
+
+
+def test_who_builds_on_memory_while_it_is_overwritten_builds_on_what_is_there(monkeypatch):
+    t = Tensor(np.zeros(3, np.float32)).realize()
+    once_beside(monkeypatch, Version, "__init__", lambda: operator.setitem(t, 0, 1.0) or t.numpy())
+    assert (t * 3).tolist() == [3, 0, 0]
+
+
+def test_a_property_that_fails_says_why(monkeypatch):
+    monkeypatch.setattr(Core, "_start", property(lambda t: t.nothing))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = Tensor([1.0])._start

@@ -301,6 +301,14 @@ def test_sampling(mode, padding_mode, align_corners):
     check("grid_sample", array(2, 3, 5, 7), 1.7 * array(2, 4, 6, 2), tolerance=1e-4, **options)
 
 
+def test_places_of_narrow_types_are_exact_to_a_pixel():
+    image, places = Tensor.arange(3000.0).reshape(1, 1, 1, 3000), np.array([[[[0.25, 0.0]]]])
+    for kind in ("half", "bfloat16"):
+        found = ours.grid_sample(image, Tensor(places, dtype=kind), padding_mode="border")
+        assert found.item() == 1874.5
+        assert ours.grid_sample(image.cast(kind), Tensor(places, dtype=kind)).dtype.name == kind
+
+
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_affine_grid(align_corners):
     check("affine_grid", array(2, 2, 3), [2, 3, 4, 5], align_corners=align_corners)

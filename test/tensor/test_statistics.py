@@ -8,6 +8,7 @@ import scipy.integrate
 import torch
 from tensor.check import check, close, value
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.tensor import Tensor
 
@@ -240,6 +241,9 @@ def test_covariance():
     for kept in ({"fweights": f}, {"aweights": a}, {"fweights": f, "aweights": a}):
         wanted = torch.tensor(x).cov(**{k: torch.tensor(v) for k, v in kept.items()})
         close(value(Tensor(x).cov(**{k: Tensor(v) for k, v in kept.items()})), wanted.numpy())
+    x = Tensor([1.0, 2.0], dtype="half")
+    assert x.cov(aweights=Tensor([0.5, 1.0])).dtype == dtypes.float32
+    assert x.cov(fweights=Tensor([1, 2])).dtype == dtypes.half
 
 
 def test_spread():

@@ -336,7 +336,7 @@ def before_overwriting(buffers: Sequence[Buffer]) -> None:
         if version is not None and (
             buffer.others
             or version.readers
-            or (version.families is not None and version.families.copied)
+            or ((families := version.families) is not None and families.copied)
         ):
             break
     else:

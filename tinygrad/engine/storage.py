@@ -23,6 +23,7 @@ from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.later import later
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.holders import Holder
@@ -276,13 +277,18 @@ class Families(Alive[Family]):
         self.copied = False
 
 
+_beginning = ForkSafeLock()
+
+
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the version `base`."""
     if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
-        if base.families is None:
-            base.families = Families()
-        base.families.add(family)
-        base.families.copied |= family.root is not None
+        with (
+            _beginning.now
+        ):  # one for all threads; a write may take it from the version at any time
+            base.families = families = base.families or Families()
+        families.add(family)
+        families.copied |= family.root is not None
 
 
 def inherit(old: UOp, new: UOp) -> None:
@@ -299,8 +305,9 @@ def copies_of(base: UOp) -> list[Family]:
 
 def leave(base: UOp, family: Family) -> None:
     """No member of `family` reads the version `base` any more."""
-    if family in _families(base):
-        base.families.discard(family)
+    families = base.families
+    if families is not None and family in families:
+        families.discard(family)
 
 
 def family_of(base: UOp) -> Family | None:
@@ -309,7 +316,7 @@ def family_of(base: UOp) -> Family | None:
 
 
 def _families(base: UOp) -> Iterable[Family]:
-    return () if base.families is None else base.families
+    return base.families or ()
 
 
 def computed_from(base: UOp, expression: UOp) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ShapeError
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.elementwise import float_kind
 
 Bounds = Callable[[Tensor, int, bool], Tensor]
 Weighted = list[tuple[Tensor, Tensor | None]]  # places along an axis, and what each counts
@@ -64,11 +65,14 @@ def sampled(
     x: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool = False
 ) -> Tensor:
     """x (N, C, *axes) at places (N, .., n) from -1 to 1, the last axis first: (N, C, ..)."""
+    kinds = (x.dtype,) if mode == "nearest" else (x.dtype, least_upper_float(grid.dtype))
+    grid = grid.cast(float_kind(grid.dtype))  # narrow types have no places of thousands of pixels
     numbers = []
     for i, size in enumerate(x.shape[2:]):
         at = grid[..., x.ndim - 3 - i]
         numbers.append((at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2)
-    return between_pixels(x, numbers, mode, padding_mode, align_corners)
+    out = between_pixels(x, numbers, mode, padding_mode, align_corners)
+    return out.cast(least_upper_dtype(*kinds))
 
 
 def between_pixels(

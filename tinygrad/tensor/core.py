@@ -212,6 +212,8 @@ class Core(Holder):
         def __getattr__(self, name: str) -> Any:
             if name == "_uop":
                 return self._keep_promise()
+            if hasattr(type(self), name):  # a property failed: says why
+                return object.__getattribute__(self, name)
             there = f"; legal is {self._instead[name]}" if name in self._instead else ""
             who = type(self).__name__
             raise AttributeError(

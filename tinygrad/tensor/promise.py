@@ -120,9 +120,8 @@ class Version:
     )
     depth = number = 0
 
-    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
-        self.view, self.base, self.look = view, base, look
-        self.era = self.buffer.era
+    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look, era: int) -> None:
+        self.view, self.base, self.look, self.era = view, base, look, era
         self.begins = tuple([begin for box in boxes_of(view) for begin, _ in box.arg])
         self.wants, self.records = tensor.requires_grad, recording.on
         self.is_start = self.wants is True and self.records and not tensor._taped
@@ -170,7 +169,8 @@ class Version:
             return self
         is_start = self.wants is True and self.records and not tensor._taped
         is_same = is_start is self.is_start
-        later = self._in_era(buffer.era) if is_same else Version(tensor, view, base, self.look)
+        era = buffer.era
+        later = self._in_era(era) if is_same else Version(tensor, view, base, self.look, era)
         if tensor._source is self:  # else another thread, which can't run in between, has written
             tensor._source = later
         return later
@@ -211,8 +211,8 @@ def source_of(tensor: Any) -> Source | None:
     look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
     if look is None or keeps(look.device) or base.newer is not None:
         return None
-    made = Version(tensor, view, base, look)
-    if tensor._source is not source or tensor._uop is not node:
+    made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
+    if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
         return source_of(tensor)  # another thread has written: this may be of two values
     tensor._source = made
     return made

@@ -7,7 +7,7 @@ import math
 from numbers import Real
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_float
+from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import axis_of, check_axes
@@ -348,8 +348,9 @@ class Statistics(Products):
         """
         if self.ndim > 2:
             raise ShapeError(f"cov: {self.shape}; legal are at most two axes")
-        kind = least_upper_float(self.dtype)
-        x = self.cast(float_kind(self.dtype)).atleast_2d()
+        kinds = (w.dtype for w in (self, fweights, aweights) if w is not None)
+        kind = least_upper_float(least_upper_dtype(*kinds))
+        x = self.cast(float_kind(kind)).atleast_2d()
         x = x.T if not rowvar and self.ndim == 2 else x
         given = [w.cast(x.dtype) for w in (fweights, aweights) if w is not None]
         weight = given[0] if given else x.ones(x.shape[1], dtype=x.dtype, device=x.device)
