@@ -118,13 +118,14 @@ def argfix(*x: Any) -> tuple[Any, ...]:
     return tuple(map(plain, x))
 
 
-def argsort(x: Sequence[Any]) -> tuple[int, ...]:
-    """The positions of `x` in increasing order; the inverse of a permutation.
+def argsort(x: Sequence[Any]) -> Any:
+    """The positions of `x` in increasing order, as a list or tuple like it; the inverse of a
+    permutation.
 
-    >>> argsort([30, 10, 20])
-    (1, 2, 0)
+    >>> argsort([30, 10, 20]), argsort((30, 10, 20))
+    ([1, 2, 0], (1, 2, 0))
     """
-    return tuple(sorted(range(len(x)), key=x.__getitem__))
+    return type(x)(sorted(range(len(x)), key=x.__getitem__))  # type: ignore[call-arg]
 
 
 def ceildiv(num: Any, amt: Any) -> Any:
@@ -246,13 +247,13 @@ def colored(st: str, color: str | None, background: bool = False) -> str:
 
 
 def time_to_str(t: float, w: int = 8) -> str:
-    """A duration in a suitable unit, the number `w` characters wide.
+    """A duration in a unit of which there are more than ten, the number `w` characters wide.
 
-    >>> time_to_str(0.0015)
-    '    1.50ms'
+    >>> time_to_str(0.015)
+    '   15.00ms'
     """
     for scale, unit in ((1, "s "), (1e3, "ms"), (1e6, "us")):
-        if t * scale >= 1 or unit == "us":
+        if t * scale > 10 or unit == "us":
             return f"{t * scale:{w}.2f}{unit}"
     raise AssertionError("unreachable")
 
