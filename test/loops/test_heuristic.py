@@ -665,6 +665,14 @@ def test_what_a_softmax_reduces_is_in_vectors_also_as_a_factor_is_laid_out(early
     assert all(role_of(n.src[-1]) in ("VECTOR", "UNROLL") for n in rows), rows
 
 
+@pytest.mark.parametrize("depth", [2, 4])
+def test_a_sum_of_two_products_is_a_matrix_product_for_a_unit(depth):
+    """Not a word of each lane: the two terms don't lie side by side."""
+    units = replace(kernels.WIDE, features="+avx512bf16", native=frozenset(("MULACC",)))
+    recipe = schedule(kernels.wide_matmul(100, 128, depth), units)[1]
+    assert "vdpbf16ps" in {step[-1] for step in recipe if step[0] == "tensorise"}
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_weights_that_a_product_reads_rounded_are_kept_in_rows(causal):
     """So they are computed once, and written out once: else the text is too long for vectors."""

@@ -83,11 +83,12 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
 
 
 def is_word(plan: Plan, reduction: UOp) -> bool:
-    """Whether a unit takes in the whole innermost loop of a sum at once, as a lane's share: the
-    sum's vectors run along another loop."""
+    """Whether a unit takes in the whole innermost loop of a sum at once, as a lane's share, which
+    lies side by side: the sum's vectors run along another loop."""
     loop = own_ranges(reduction)[-1]
     unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
-    return unit is not None and size_of(loop) == unit[0].depth
+    is_whole = unit is not None and size_of(loop) == unit[0].depth
+    return is_whole and {*steps_along(reduction.src[0].toposort(), loop)} == {1}
 
 
 def _words_of_lanes(plan: Plan, loop: UOp) -> None:
@@ -99,7 +100,7 @@ def _words_of_lanes(plan: Plan, loop: UOp) -> None:
     lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
     beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
     outer = own_ranges(reduction)[:-1]
-    if unit is not None and beside and {*steps_along(reads, loop)} == {1}:
+    if unit is not None and beside:
         fit(plan, name_of(loop), *unit)
         plan.do("drop_single")
     if turns(outer) <= UNROLL_WHOLE:
