@@ -936,6 +936,49 @@ def test_long_sums_of_few_results_are_taken_in_parts(depth, in_parts):
         assert not any(step[0] == "stage" and step[3].startswith("pa") for step in recipe)
 
 
+@pytest.mark.parametrize(("columns", "in_parts"), [(48, True), (16, False)])
+def test_rows_along_long_sums_are_taken_in_parts_where_panels_share_them(columns, in_parts):
+    recipe = schedule(kernels.matmul(48, columns, 10_000), kernels.NARROW)[1]
+    assert any(step[0] == "stage" and step[3] == "out1" for step in recipe) == in_parts
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(16, 16), (1000, 24)])
+def test_results_of_short_sums_are_whole_lines(depth, columns):
+    """Three vectors, half of whose second line is another tile's, where a sum is longer."""
+    recipe = schedule(kernels.matmul(784, 1024, depth), kernels.NARROW)[1]
+    assert ("split", "i1", columns, "i1i") in recipe
+
+
+@pytest.mark.parametrize("machine", [kernels.NARROW, kernels.WIDE])
+def test_windows_of_stride_2_are_not_copied_tap_by_tap(machine):
+    """Their rows are padded to whole vectors, so an element has hardly two taps on average."""
+    recipe = schedule(kernels.weight_gradient(8, 64, 56, 56, 128, stride=2), machine)[1]
+    assert [step[3] for step in recipe if step[0] == "stage"] == ["out1", "pb1"]
+
+
+@pytest.mark.parametrize("machine", [kernels.NARROW, kernels.WIDE])
+def test_pairs_of_pixels_are_no_vectors(machine):
+    """Two by two windows side by side, as in the weight's gradient of a transposed convolution."""
+    image, weight = (Tensor.zeros(s).contiguous() for s in ((8, 128, 28, 28), (128, 64, 2, 2)))
+    grad = Tensor.zeros(8, 64, 56, 56).contiguous()
+    image.realize(weight, grad)
+    made = image.conv_transpose2d(weight, stride=2).gradient(weight, gradient=grad)[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    recipe = schedule(step.ast, machine)[1]
+    assert not any(step[0] == "split" and step[2] == 2 and step[-1] == "VECTOR" for step in recipe)
+
+
+@pytest.mark.parametrize("machine", [kernels.NARROW, kernels.WIDE])
+def test_a_side_that_is_packed_in_squares_lies_along_the_vectors(machine):
+    """The gradient of a strided convolution's weights along one axis."""
+    shapes = (8, 80, 3000), (128, 80, 3), (8, 128, 1500)
+    image, weight, grad = (Tensor.zeros(s).contiguous() for s in shapes)
+    image.realize(weight, grad)
+    made = image.conv2d(weight, stride=2, padding=1).gradient(weight, gradient=grad)[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    assert any(step[0] == "window" for step in schedule(step.ast, machine)[1])
+
+
 def test_columns_that_are_tasks_enough_are_not_taken_in_parts():
     recipe = schedule(kernels.matmul(2, 4096, 4096), kernels.WIDE)[1]
     assert not any(step[0] == "stage" for step in recipe)

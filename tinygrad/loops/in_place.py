@@ -22,6 +22,10 @@ STRIDED_ROWS = 0.05
 LEAST_TURNS = 4
 """The least number of turns that share a mask."""
 
+SHARED = 1.4
+"""The least number of reads of an element, on average, at which reads of a window overlap: a 3x3
+window of stride 2 has 2.25, or 1.9 with the padding of short rows."""
+
 
 def may_stay(nest: Nest, columns: UOp, loops: Sequence[UOp]) -> bool:
     """Whether the columns of a product over `loops` can be read where they lie, with few masks."""
@@ -58,8 +62,8 @@ def is_window(value: UOp) -> bool:
         return False
     source = value.src[0]
     if source.op is Ops.STAGE:
-        return turns(value.ranges - source.ranges) >= 2 * elements(source)
-    return turns(value.ranges) >= 2 * int(source.arg[1])
+        return turns(value.ranges - source.ranges) >= SHARED * elements(source)
+    return turns(value.ranges) >= SHARED * int(source.arg[1])
 
 
 def steps_apart(read: UOp, loop: UOp) -> int:

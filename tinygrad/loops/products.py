@@ -153,14 +153,16 @@ def register_tile(
     masked: bool = False,
     beside: bool = False,
     temporaries: int = 0,
+    depth: int = 0,
 ) -> Tile:
     """The best register tile for elements of this size. `run`: this many rows are evenly spaced; 0:
     all. `apart`: bytes from row to row, if rows are read where they lie. `masked`: vectors are read
-    under masks. `beside`: tiles lie beside each other in one panel."""
+    under masks. `beside`: tiles lie beside each other in one panel. `depth`: terms of a sum that is
+    stored at once; 0: it is not."""
     target = replace(plan.target, registers=plan.target.registers - temporaries)
     lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(target, rows, columns, lanes, run, most, masked, beside)
+    return best_tile(target, rows, columns, lanes, run, most, masked, beside, depth)
 
 
 @lru_cache(maxsize=1024)
@@ -173,13 +175,15 @@ def best_tile(
     most: int = MOST_ROWS,
     masked: bool = False,
     beside: bool = False,
+    depth: int = 0,
 ) -> Tile:
     """The tile with the fewest cycles, remainders included. m*v accumulators, v vectors and one
     broadcast must fit in the registers. `masked`: vectors are read under masks. `beside`: tiles lie
     beside each other in a panel, so one that is no whole number of cache lines shares a line with
-    the next."""
+    the next. So do results of sums of `depth` terms, if their rows are whole lines."""
     vectors = ceil(columns / lanes)
 
+    whole_rows = depth and columns * target.vector // lanes % target.cache_line == 0
     in_lanes = masked and target.registers <= FEW_REGISTERS
 
     def cycles(m: int, v: int) -> float:
@@ -194,8 +198,10 @@ def best_tile(
             cost += vectors  # packing: one more store for each vector and turn
         elif lanes > 1 and v * target.vector < target.cache_line:
             cost += vectors * PART_OF_A_LINE
-        if beside and v * target.vector % target.cache_line:
-            cost += PART_OF_A_LINE * ceil(vectors / v) * ceil(rows / m)
+        if v * target.vector % target.cache_line:
+            tiles = ceil(vectors / v) * PART_OF_A_LINE
+            cost += tiles * ceil(rows / m) if beside else 0
+            cost += tiles * rows / depth if whole_rows else 0
         return cost * (1 + POWER_OF_TWO_PANELS) if v & (v - 1) else cost
 
     sizes = product(range(1, MOST_VECTORS + 1), range(1, most + 1))

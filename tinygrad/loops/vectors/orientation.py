@@ -50,8 +50,9 @@ from tinygrad.uop.op import Ops
 PANEL = 4
 """The usual number of vectors in a panel."""
 
-ACROSS, PACKED = 2.5, 4.0
-"""Cycles to pack an element across memory, and to pack a vector along it."""
+ACROSS, SQUARES, PACKED = 2.5, 1.25, 4.0
+"""Cycles to pack an element across memory, one by one or in squares of vectors that are turned, and
+to pack a vector along it."""
 
 BUILT, READ_AGAIN, PUT_BACK = 1.0, 0.25, 3.0
 """Cycles for an element of a staged window; for each panel that reads it; and for a result that is
@@ -189,14 +190,16 @@ def _transposed(plan: Plan, reduction: UOp) -> WindowProduct | None:
     if images and not plain.is_summed:
         plain = replace(plain, images=images[-1])
         choices = [plain, replace(plain, beside=True)]
-    costs = [_cycles(plan, each, own) for each in choices]
+    costs = [_cycles(plan, each, other, own) for each in choices]
     least = min(costs)
     is_less = least < WORTH * _as_it_is(plan, plain, other, own)
     return choices[costs.index(least)] if is_less else None
 
 
-def _cycles(plan: Plan, product: WindowProduct, own: tuple[UOp, ...]) -> float:
+def _cycles(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
     """The total cycles of the transposed product."""
+    runs_along = all(step(n, own[-1]) == 1 for n in reads_of(other.toposort()))
+    across = SQUARES if runs_along and size_of(own[-1]) >= plan.lanes else ACROSS
     depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
     built, together, part = BUILT, rows, 1.0
     if product.beside:
@@ -209,7 +212,7 @@ def _cycles(plan: Plan, product: WindowProduct, own: tuple[UOp, ...]) -> float:
         return inf  # neither a panel nor its sums would stay in the cache
     kept = _elements(product, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
     tiles = part * rows // together * tile.cycles
-    return depth * (tiles + ACROSS * columns) + PUT_BACK * rows * columns + kept
+    return depth * (tiles + across * columns) + PUT_BACK * rows * columns + kept
 
 
 def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:

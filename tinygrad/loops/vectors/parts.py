@@ -1,8 +1,8 @@
-"""A product of long sums and few results whose rows lie transposed, such as a weight's gradient
-over many rows. Each panel of columns would read all of the other operand from memory again, and
-there are too few panels for all cores. So the sums are split into parts whose operands stay in the
-cache while all panels use them. Parts are tasks; the stores add up their results. (Rows that lie
-along the sum are streamed as they are: in parts they take up to twice as long.)"""
+"""A product of long sums and few results, such as a weight's gradient over many rows. Each panel of
+columns would read all of the other operand from memory again, and there are too few panels for all
+cores. So the sums are split into parts whose operands stay in the cache while all panels use them.
+Parts are tasks; the stores add up their results. (Rows that lie
+along the sum are streamed as they are where one panel reads them, or the cache keeps them.)"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from math import ceil
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import contractions, register_tile
+from tinygrad.loops.products import Product, contractions, register_tile
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.uop.node import UOp
 
@@ -29,13 +29,13 @@ def sum_in_parts(plan: Plan) -> tuple[str, ...]:
     if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2:
         return ()
     found = contractions(plan, nest)
-    if len(found) != 1 or found[0].in_place or 1 in found[0].row_steps:
+    if len(found) != 1 or found[0].in_place:
         return ()
     (reduction,) = plan.sums
     first, *rest = own_ranges(reduction)
     if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
         return ()
-    part = _part(plan, found[0].rows.dtype.itemsize, first, rest)
+    part = _part(plan, found[0], first, rest)
     if part is None:
         return ()
     name, size = name_of(first), size_of(first)
@@ -47,15 +47,17 @@ def sum_in_parts(plan: Plan) -> tuple[str, ...]:
     return (plan.stage(inside, (name, *names(nest.loops)), "out", "GLOBAL"),)
 
 
-def _part(plan: Plan, itemsize: int, first: UOp, rest: Sequence[UOp]) -> int | None:
+def _part(plan: Plan, one: Product, first: UOp, rest: Sequence[UOp]) -> int | None:
     """Turns of the sum's first loop in a part, such that half of the cache holds what they read.
     None if parts don't pay."""
     target, loops = plan.target, plan.nest("store").loops
-    rows, columns = map(size_of, loops)
+    rows, columns, itemsize = *map(size_of, loops), one.rows.dtype.itemsize
     panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
     turn = (rows + columns) * itemsize * turns(rest)  # bytes of a turn's operands
     part = min(target.cache_l2 // 2 // turn, ceil(size_of(first) / TASKS_WITH_BLOCKS))
     results = turns(loops) * plan.sums[0].dtype.itemsize
     is_far = size_of(first) * turn >= FAR * target.cache_l2
     pays = is_far and FEW_RESULTS * results <= part * turn
-    return part if pays and panels < TASKS_WITH_BLOCKS else None
+    is_again = panels > 1 and size_of(first) * turns(rest) * rows * itemsize > FAR * target.cache_l2
+    is_stream = 1 in one.row_steps and not is_again
+    return part if pays and not is_stream and panels < TASKS_WITH_BLOCKS else None

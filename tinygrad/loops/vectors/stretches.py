@@ -26,6 +26,9 @@ from tinygrad.uop.node import UOp
 WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
 
+SHORTEST = 16
+"""Bytes of a stretch, at least: shorter vectors take longer than single elements."""
+
 HARDLY_MORE = 1.02
 """Acceptable cycles, relative to the best panel."""
 
@@ -47,7 +50,9 @@ def stretch_of(
         if index is loop
     }
     length = min(lengths, default=0)
-    if 4 * length < plan.lanes or any(n % length for n in (*lengths, size_of(loop))):
+    if length * plan.target.vector < SHORTEST * plan.lanes:
+        return 0
+    if any(n % length for n in (*lengths, size_of(loop))):
         return 0
     inner = plan.unused(name_of(loop) + "s")
     tried = split(plan.kernel, name_of(loop), length, inner)

@@ -108,6 +108,7 @@ def _tile(plan: Plan, products: list[Product], rows: int, columns: int, beside: 
         apart=_bytes_apart(products),
         beside=beside,
         temporaries=0 if all(p.is_multiplied for p in products) else TEMPORARIES,
+        depth=turns(plan.loops[k] for k in first.loops) if len(products) == 1 else 0,
     )
 
 
