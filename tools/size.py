@@ -26,16 +26,16 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 860,
     "uop": 2010,
-    "simplify": 1030,
+    "simplify": 1045,
     "transforms": 430,
-    "schedule": 3855,
-    "loops": 5655,
+    "schedule": 3880,
+    "loops": 5750,
     "codegen": 5685,
     "backends/*": 3060,
     "engine": 5515,
     "tensor/*": 7090,
 }
-CORE_BUDGET = 35_190  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_295  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
