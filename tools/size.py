@@ -26,7 +26,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 870,
     "uop": 2010,
-    "simplify": 1030,
+    "simplify": 1045,
     "transforms": 430,
     "schedule": 3860,
     "loops": 5670,

@@ -117,6 +117,26 @@ def test_rows_are_one_pixel_of_several_images():
     try_gradients(6, (12, 16, 9, 8), (32, 16, 3, 3), {"padding": 2, "dilation": 2, "groups": 1})
 
 
+DEPTHWISE = {
+    "3x3": ((2, 5, 28, 21), (5, 1, 3, 3), {"padding": 1}),
+    "5x5, stride 2, even": ((1, 6, 20, 36), (6, 1, 5, 5), {"padding": 2, "stride": 2}),
+    "5x5, stride 2, odd": ((2, 6, 7, 19), (6, 1, 5, 5), {"padding": 2, "stride": 2}),
+    "more taps than pixels": ((2, 4, 7, 8), (4, 1, 9, 9), {"padding": 4, "stride": 2}),
+    "more taps than registers": ((3, 4, 14, 10), (4, 1, 7, 7), {"padding": 3}),
+    "stride 3, dilation 2": ((1, 4, 33, 30), (4, 1, 3, 5), {"dilation": 2, "stride": 3}),
+    "three axes": ((2, 4, 8, 7, 7), (4, 1, 7, 7, 7), {"padding": 3}),
+    "three axes, stride 2": ((1, 4, 7, 10, 12), (4, 1, 3, 5, 5), {"padding": 2, "stride": 2}),
+}
+
+
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_windows_of_one_channel_and_their_gradients(name):
+    """Pixels that sum taps, taps that sum pixels, phases of a strided window:
+    `loops/vectors/stencils`."""
+    x_shape, w_shape, options = DEPTHWISE[name]
+    try_gradients(1, x_shape, w_shape, {"groups": x_shape[1], **options})
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_two_convolutions_in_one_kernel(seed):
     try_block(seed)

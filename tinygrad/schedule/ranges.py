@@ -17,7 +17,7 @@ from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check, is_positive_zero
-from tinygrad.simplify.masks import conditions_of
+from tinygrad.simplify.masks import all_of, bounds_under, conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 
@@ -90,6 +90,8 @@ class Expressions:
             value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
         if condition is not None:
             value = zero_unless(condition, value, lax=True)
+        if monoid == "add" and value.op is Ops.MUL:
+            value = _guarded_once(value)
         return narrowed_sum(value, ranges) if monoid == "add" else value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
@@ -149,6 +151,31 @@ def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
         if _scales_zero(other, lax):
             return zero_unless(condition, factor, lax).alu(Ops.MUL, other)
     return condition.where(value, value.const_like(0))
+
+
+def _guarded_once(product: UOp) -> UOp:
+    """A product of two reads in a sum, where a condition that both have is left to one of them, if
+    the other exists without: it counts as finite. The smaller memory is freed first. So the taps
+    that a window's gradient reads depend on no border, and the window on no tap that is missing."""
+    order = sorted(product.src, key=_size)
+    if not all(n.op is Ops.INDEX and n.arg == 1 and len(n.src) == 3 for n in order):
+        return product
+    for one, other in ((0, 1), (1, 0)):
+        wanted = conditions_of(*order[other].src[2:])
+        memory, offset, *gate = order[one].src
+        conditions = conditions_of(*gate)
+        for condition in conditions:
+            rest = [c for c in conditions if c is not condition]
+            low, high = bounds_under(rest, offset)
+            if condition in wanted and low >= 0 and high < memory.arg[1]:
+                conditions = rest
+        order[one] = memory.index(offset, gate=all_of(conditions) if conditions else None)
+    first, second = order if _size(product.src[0]) <= _size(product.src[1]) else order[::-1]
+    return first.alu(Ops.MUL, second)
+
+
+def _size(read: UOp) -> int:
+    return int(read.src[0].arg[1]) if read.op is Ops.INDEX and read.src[0].op is Ops.PARAM else 0
 
 
 def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:

@@ -197,6 +197,22 @@ def under(gate: UOp, node: UOp) -> UOp:
     return simplify_condition(node, algebra)
 
 
+def bounds_under(conditions: Iterable[UOp], index: UOp) -> Interval:
+    """The interval of an index where these conditions hold, each of which may bound a part."""
+    terms, low = FREE.affine(index)
+    high = low
+    for measured, (least, most) in known_from(conditions).items():
+        part, _ = FREE.affine(measured)
+        factors = {terms.get(term, 0) / count for term, count in part.items()}
+        factor = int(next(iter(factors)))
+        if len(factors) == 1 and factor in factors and factor:
+            terms, _ = combine((terms, 0), (part, 0), -factor)
+            ends = factor * least, factor * most
+            low, high = low + min(ends), high + max(ends)
+    rest = FREE.span(terms, 0)
+    return low + rest[0], high + rest[1]
+
+
 # ---- the rules -----------------------------------------------------------------------------------
 
 

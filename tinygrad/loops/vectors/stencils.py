@@ -6,16 +6,17 @@ windows cover it."""
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
+from tinygrad.loops.layout import divisions, is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
+from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 
 FEWEST_USES, OF_SHORT_ROWS = 6, 2
@@ -28,8 +29,14 @@ MOST_TAPS, MOST_COPIES = 32, 128
 MOST_FILLS = 16
 """Vectors of a row that are unrolled when it is filled, so that the border's lanes are known."""
 
-EMPTY = 1.5
-"""The most lanes of whole vectors, relative to those in use."""
+EMPTY, MANY_TAPS = 1.5, 16
+"""The most lanes of whole vectors, relative to those in use, unless a pixel has so many taps."""
+
+MOST_PHASES = 4
+"""Results of an element and its taps; more are a product."""
+
+SPARE = 4
+"""Registers that hold no sums of taps: pixels, and what is loaded ahead."""
 
 LEAST_ROWS = 2
 """Whole rows of results become a tile if at least so many fit: they share their loads, and are
@@ -37,95 +44,209 @@ written in the order of memory."""
 
 
 class Stencil(NamedTuple):
-    """The operand of a sum that moves with the `row` and the `column` of its result, each by a
-    tap."""
+    """The operand of a sum that moves with each position by a tap: `pairs` of the slowest axis
+    first, rows and columns last. `is_summed`: the sum runs over the positions, and has a result for
+    each tap, as the gradient of a depthwise convolution's weights does. `phases`: short loops of
+    the other operand alone, such as pixels between those of an image."""
 
     window: UOp
-    row: Pair
-    column: Pair
+    pairs: tuple[Pair, ...]
+    is_summed: bool
+    phases: tuple[str, ...]
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        return tuple(pair[0] for pair in self.pairs)
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        return tuple(pair[2] for pair in self.pairs)
 
 
 def stencil(plan: Plan) -> bool:
     """Stages the window and tiles the nest, if the kernel is one of these."""
+    mark = plan.mark()
+    _split_phases(plan)
     found = _found(plan)
     lanes = _lanes(plan, found) if found else 0
-    if not found or not lanes:
-        return False
+    tile = _sum_pixels if found and found.is_summed else _sum_taps
+    is_tiled = found is not None and lanes > 0 and tile(plan, found, lanes)
+    if not is_tiled:
+        plan.back_to(mark)
+    return is_tiled
+
+
+def _split_phases(plan: Plan) -> None:
+    """Splits loops over pixels of which the sum uses quotients and remainders, where the last phase
+    lacks a pixel. (Others were split before.)"""
+    loops = plan.nest("store").loops
+    for index, divisor in divisions(plan.nodes):
+        for loop in loops:
+            is_long = is_plain_loop(loop) and size_of(loop) > divisor <= MOST_PHASES
+            if is_long and affine(index)[0].get(loop):
+                plan.split(name_of(loop), divisor, name_of(loop) + "g")
+                _split_phases(plan)
+                return
+
+
+def _sum_taps(plan: Plan, found: Stencil, lanes: int) -> bool:
+    """Results are pixels: a tile is vectors of several rows, or of whole rows."""
     block = _rows_of_a_block(plan, found)
-    if not block:
+    first = found.positions[0]
+    if block < min(2, size_of(plan.loops[first])):
         return False
-    if block < size_of(plan.loops[found.row[0]]):
-        plan.split(found.row[0], block, found.row[0] + "b")
-        found = _found(plan)
-        assert found, "blocks of an image are windows, too"
-    (down, _, tap_down, _), (across, _, tap_across, _) = found.row, found.column
+    if block < size_of(plan.loops[first]):
+        plan.split(first, block, first + "b")
+        again = _found(plan)
+        assert again, "blocks of an image are windows, too"
+        found = again
+    (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
     rows, taps = size_of(plan.loops[down]), size_of(plan.loops[tap_down])
-    sums = min(plan.target.registers // 2, MOST_COPIES // taps)
+    phases = turns(plan.loops[n] for n in found.phases)
+    if phases > 1:  # which taps a phase has is known of copies
+        taps *= turns(plan.loops[n] for n in found.taps[:-2] + found.taps[-1:])
+    sums = max(1, min(plan.target.registers // 2, MOST_COPIES // taps) // phases)
     columns = ceil(size_of(plan.loops[across]) / lanes)
     is_whole = columns <= sums // LEAST_ROWS
     height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
-    outer = [n for n in plan.names_in("store") if n not in (down, across)]
-    name, window = plan.numbered("w"), plan.path(found.window)
-    plan.do("window", window, (down, across), (found.row, found.column), name, "LOCAL")
-    filled = f"{name}.{across}"
-    role = "UNROLL" if size_of(plan.loops[filled]) <= MOST_FILLS * lanes else "LOOP"
-    plan.split(filled, lanes, filled + "v", role, "VECTOR")
-    plan.do("order", "reduce", (tap_across, tap_down))
-    plan.do("role", tap_down, "UNROLL")
-    copies = height * (columns if is_whole else 1)
-    if taps * size_of(plan.loops[tap_across]) * copies <= MOST_COPIES:
-        plan.do("role", tap_across, "UNROLL")
+    outer = [n for n in plan.names_in("store") if n not in (down, across, *found.phases)]
+    _keep(plan, found, found.positions, lanes)
+    plan.do("order", "reduce", (*deep, tap_across, tap_down))
+    plan.give("UNROLL", found.phases)
+    copies = phases * height * (columns if is_whole else 1)
+    for tap in (tap_down, tap_across, *reversed(deep)):
+        copies *= size_of(plan.loops[tap])
+        if tap == tap_down or copies <= MOST_COPIES:
+            plan.do("role", tap, "UNROLL")
     row = plan.split(down, height, down + "u", "LOOP", "UNROLL")
     vector = plan.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
     tile = (row, across) if is_whole else (across, row)
-    plan.do("order", "store", (*outer, down, *tile, vector))
+    plan.do("order", "store", (*outer, down, *tile, vector, *found.phases))
+    parallelise(plan, [n for n in outer if n not in found.positions])
+    return True
+
+
+def _sum_pixels(plan: Plan, found: Stencil, lanes: int) -> bool:
+    """Results are taps: each of a tile of them has a vector of sums, of the same pixels."""
+    sums = plan.target.registers - SPARE
+    (*_, across), (*_, tap_down, tap_across) = found.positions, found.taps
+    columns = size_of(plan.loops[tap_across])
+    if columns > sums:
+        return False
+    images = [n for n in names(own_ranges(plan.sums[0])) if n not in found.positions]
+    is_whole = turns(plan.loops[tap] for tap in found.taps) <= sums
+    kept = found.positions if is_whole else (*images, *found.positions)
+    elements = prod(_counted(plan, p, size_of(plan.loops[p[0]])) for p in found.pairs)
+    elements *= 1 if is_whole else turns(plan.loops[n] for n in images)
+    if elements * found.window.dtype.itemsize > plan.target.cache_l2 // 2:
+        return False
+    outer = [n for n in plan.names_in("store") if n not in found.taps]
+    _keep(plan, found, kept, lanes)
+    plan.do("order", "reduce", (*images, *found.positions))
+    if is_whole:
+        plan.give("UNROLL", found.taps)
+    else:
+        rows = size_of(plan.loops[tap_down])
+        height = ceil(rows / ceil(rows / (sums // columns)))
+        plan.split(tap_down, height, tap_down + "u", "LOOP", "UNROLL")
+        plan.do("role", tap_across, "UNROLL")
+    few = size_of(plan.loops[across]) <= MOST_FILLS // 4 * lanes
+    plan.split(across, lanes, across + "v", "UNROLL" if few else "LOOP", "VECTOR")
     parallelise(plan, outer)
     return True
+
+
+def _keep(plan: Plan, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
+    """Stages the window over these loops, and fills it by vectors."""
+    name, across = plan.numbered("w"), found.positions[-1]
+    plan.do("window", plan.path(found.window), over, found.pairs, name, "LOCAL")
+    filled = f"{name}.{across}"
+    role = "UNROLL" if size_of(plan.loops[filled]) <= MOST_FILLS * lanes else "LOOP"
+    plan.split(filled, lanes, filled + "v", role, "VECTOR")
 
 
 def _found(plan: Plan) -> Stencil | None:
     nest = plan.nest("store")
     if len(plan.kernel.src) > 1 or plan.stages or len(plan.sums) != 1 or len(nest.loops) < 2:
         return None
-    (reduction,), (*_, down, across) = plan.sums, nest.loops
+    (reduction,) = plan.sums
     own = own_ranges(reduction)
-    if len(own) != 2 or not all(map(is_plain_loop, (*nest.loops, *own))):
+    pair = factors_of(reduction)
+    if pair is None:
+        return _moving(plan, reduction.src[0], None, own, False)
+    for window, other in (pair, pair[::-1]):
+        for is_summed in (False, True):
+            found = _moving(plan, window, other, own, is_summed)
+            if found is not None:
+                return found
+    return None
+
+
+def _moving(
+    plan: Plan, window: UOp, other: UOp | None, own: tuple[UOp, ...], is_summed: bool
+) -> Stencil | None:
+    """This operand as a window; None if the sum is a product, which the other operand shares with
+    results that the window doesn't depend on."""
+    loops, phases, its = plan.nest("store").loops, list[UOp](), frozenset[UOp]()
+    if other is not None:
+        cut = {r: UOp.range(size_of(r), name_of(r)) for r in loops if not is_plain_loop(r)}
+        its = frozenset(other.substitute(cut).ranges)
+        phases = [r for r in loops if r not in window.ranges and cut.get(r, r) in its]
+        loops = tuple(r for r in loops if r not in phases)
+    if not all(map(is_plain_loop, (*loops, *own))):
         return None
-    window, other = factors_of(reduction) or (reduction.src[0], None)
-    if other is not None and across in other.ranges:
-        window, other = other, window
-    if other is not None and not other.ranges <= {*own, *window.ranges} - {down, across}:
-        return None  # results that the window doesn't depend on, or a sum over pixels: a product
-    pairs = [pair for pair, *_ in pairs_of(window, (down, across), own, 0)]
-    positions = [pair[0] for pair in pairs]
-    if sorted(positions) != sorted(names((down, across))):
+    if is_summed:
+        taps = [r for r in loops if r not in its]
+        positions = own[-len(taps) :] if taps else ()
+    else:
+        taps, positions = list(own), loops[-len(own) :]
+    if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
-    row, column = sorted(pairs, key=lambda pair: pair[0] == name_of(across))
-    fewest = FEWEST_USES if 2 * size_of(across) > plan.lanes else OF_SHORT_ROWS
-    is_used = turns(own) >= fewest * row[1] * column[1]
-    is_text = size_of(plan.loops[row[2]]) <= MOST_TAPS
-    return Stencil(window, row, column) if is_used and is_text else None
+    if its.intersection(taps if is_summed else positions):
+        return None
+    if turns(phases) > (1 if is_summed else MOST_PHASES):
+        return None
+    most = max(size_of(tap) for tap in taps)
+    pairs = [found for found, *_ in pairs_of(window, positions, taps, -most)]
+    pairs.sort(key=lambda pair: names(positions).index(pair[0]))
+    if [pair[0] for pair in pairs] != names(positions):
+        return None
+    least = 2 if is_summed else 1
+    lengths = [(size_of(plan.loops[pair[0]]), size_of(plan.loops[pair[2]])) for pair in pairs]
+    if any(2 * pixels < least * tap for pixels, tap in lengths):
+        return None  # what is called taps are the pixels
+    *_, down, across = positions
+    is_long = 2 * size_of(across) > plan.lanes or len(phases) > 0
+    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
+    is_used = is_summed or turns(taps) >= fewest * prod(pair[1] for pair in pairs)
+    is_text = is_summed or size_of(plan.loops[pairs[-2][2]]) <= MOST_TAPS
+    found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
+    return found if is_used and is_text else None
 
 
 def _lanes(plan: Plan, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
-    lanes, size = plan.lanes, size_of(plan.loops[found.column[0]])
+    lanes, size = plan.lanes, size_of(plan.loops[found.positions[-1]])
     while lanes // 2 >= size:
         lanes //= 2
     if lanes == plan.lanes and plan.target.fma_ports == 1:  # halves take half of the time
         lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
-    return lanes if lanes > 1 and round_up(size, lanes) <= EMPTY * size else 0
+    is_full = found.is_summed or round_up(size, lanes) <= EMPTY * size
+    is_worth = is_full or turns(plan.loops[tap] for tap in found.taps) >= MANY_TAPS
+    return lanes if lanes > 1 and is_worth else 0
 
 
 def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
-    """The rows of results in a block, a divisor of their number, whose window with its border stays
-    in the nearest cache; in the second one if most of a block would be border otherwise."""
-    size = size_of(plan.loops[found.row[0]])
-    line = _counted(plan, found.column, size_of(plan.loops[found.column[0]]))
+    """The rows (or planes) of results in a block, a divisor of their number, whose window with its
+    border stays in the nearest cache; in the second one if most of a block would be border
+    otherwise."""
+    first, *inner = found.pairs
+    size = size_of(plan.loops[first[0]])
+    line = prod(_counted(plan, pair, size_of(plan.loops[pair[0]])) for pair in inner)
     line *= found.window.dtype.itemsize
-    border = _counted(plan, found.row, 1)
+    border = _counted(plan, first, 1)
     for cache in (plan.target.cache_l1, plan.target.cache_l2 // 2):
-        rows = (cache // line - border) // found.row[1] + 1
+        rows = (cache // line - border) // first[1] + 1
         block = max((n for n in range(1, min(rows, size) + 1) if size % n == 0), default=0)
         if block >= min(size, 2 * border):
             break
