@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5655,
     "codegen": 5685,
     "backends/*": 3060,
-    "engine": 5515,
-    "tensor/*": 7090,
+    "engine": 5545,
+    "tensor/*": 7200,
 }
-CORE_BUDGET = 35_190  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_310  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2655,
+    "tensor/long_tail": 2660,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 
