@@ -15,6 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
+from tinygrad.engine import digits
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
@@ -982,3 +983,9 @@ def test_a_side_that_is_packed_in_squares_lies_along_the_vectors(machine):
 def test_columns_that_are_tasks_enough_are_not_taken_in_parts():
     recipe = schedule(kernels.matmul(2, 4096, 4096), kernels.WIDE)[1]
     assert not any(step[0] == "stage" for step in recipe)
+
+
+def test_lanes_of_a_loop_in_order_have_no_limit_of_their_own():
+    """Each would be a branch around each store."""
+    found, _ = schedule(digits._dealing(), Target("CPU", vector=64))
+    assert {role_of(n) for n in found.toposort() if n.op is Ops.RANGE} == {"ORDERED"}

@@ -9,7 +9,7 @@ from tensor.check import has_large_sizes, value
 from tinygrad import GlobalCounters, Tensor, TinyJit
 from tinygrad.engine.digits import places_in_order
 
-SHAPES = [(1,), (7,), (1000,), (3, 257), (5, 40, 6)]
+SHAPES = [(1,), (7,), (1000,), (3, 257), (5, 40, 6), (4, 30, 3), (90, 2)]
 TYPES = ["float64", "float16", "int32", "int64", "int8", "uint8", "uint32", "uint64"]
 SPECIAL = [np.nan, -0.0, 0.0, np.inf, -np.inf, -np.nan, 0.0, -0.0, np.nan]
 
@@ -29,7 +29,9 @@ def order_of(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return np.argsort(-rank if descending else rank, axis, kind="stable")
 
 
-CASES = [(shape, "float32") for shape in SHAPES] + [((3, 257), dtype) for dtype in TYPES]
+CASES = [(shape, "float32") for shape in SHAPES] + [
+    (shape, dtype) for dtype in TYPES for shape in ((3, 257), (40, 3))
+]
 
 
 @pytest.mark.parametrize("shape,dtype", CASES)
@@ -46,6 +48,54 @@ def test_positions_and_order(shape, dtype):
             k = min(3, x.shape[axis])
             chosen = value(Tensor(x).topk(k, axis, largest=descending)[1])
             assert np.array_equal(chosen, np.take(order, range(k), axis))
+
+
+SELECTED = [(1,), (4,), (5,), (300,), (7, 33), (3, 5003)]
+
+
+@pytest.mark.parametrize("shape", SELECTED)
+@pytest.mark.parametrize("dtype", ["float32", *TYPES])
+def test_the_kth_is_that_of_a_sort(shape, dtype):
+    """Its place is the first of equals, in rows longer than four."""
+    x = numbers(shape, dtype)
+    order = order_of(x, -1, False)
+    for k in {1, 2, shape[-1] // 3 + 1, shape[-1]} & {*range(shape[-1] + 1)}:
+        values, places = (value(t) for t in Tensor(x).kthvalue(k))
+        wanted = np.take_along_axis(x, order[..., k - 1 : k], -1)[..., 0]
+        assert np.array_equal(values, wanted, equal_nan=x.dtype.kind == "f")
+        found = np.take_along_axis(x, places[..., None], -1)[..., 0]
+        assert np.array_equal(found, wanted, equal_nan=x.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "uint64", "bfloat16", "float16", "int8"])
+def test_the_kth_of_numbers_that_fill_their_type(dtype):
+    rng = np.random.default_rng(5)
+    bits = rng.integers(-(1 << 63), (1 << 63) - 1, 2001, dtype=np.int64)
+    x = Tensor(bits).bitcast(dtype if dtype.endswith("64") else "int16")
+    x = x if dtype.endswith("64") else x.cast("int8") if dtype == "int8" else x.bitcast(dtype)
+    wide = value(x.cast("float64") if "float" in dtype else x)
+    for k in (1, 2, 777, 1500, 2001):
+        found = value(x.kthvalue(k)[0].cast("float64") if "float" in dtype else x.kthvalue(k)[0])
+        assert np.array_equal(found, np.sort(wide)[k - 1], equal_nan="float" in dtype), k
+
+
+def test_the_gradient_of_a_median_goes_to_one_element():
+    for size in (4, 101):
+        data = np.random.default_rng(2).permutation(3 * size).reshape(3, size).astype(np.float32)
+        x, theirs = Tensor(data), torch.tensor(data, requires_grad=True)
+        theirs.median(1)[0].square().sum().backward()
+        (found,) = x.median(1)[0].square().sum().gradient(x)
+        assert np.array_equal(value(found), theirs.grad.numpy())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_gradient_of_a_sort_of_few(axis):
+    data = np.random.default_rng(3).integers(0, 3, (3, 3)).astype(np.float32)
+    weight = np.arange(9, dtype=np.float32).reshape(3, 3)
+    x, theirs = Tensor(data), torch.tensor(data, requires_grad=True)
+    (theirs.sort(dim=axis, stable=True)[0] * torch.tensor(weight)).sum().backward()
+    (found,) = (x.sort(axis)[0] * Tensor(weight)).sum().gradient(x)
+    assert np.array_equal(value(found), theirs.grad.numpy())
 
 
 def test_argmin_takes_the_first_of_equals():

@@ -15,6 +15,7 @@ from tinygrad.backends.interface import Launch
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.engine.devices import Device
 from tinygrad.engine.kernels import kernel_key, load_kernels
+from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -23,10 +24,35 @@ BITS = 8  # of a digit: its 256 counters stay in the first cache
 PLACE_BITS = 32  # of a word: the low ones hold the original position, those above the key
 DIGITS = (64 - PLACE_BITS) // BITS
 LONGEST = 1 << PLACE_BITS - 1
-LIMITS = int(dtypes.min(dtypes.int64)), int(dtypes.max(dtypes.int64))
+PIECE = 1 << 12  # places that are made at once
+LEAST = int(dtypes.min(dtypes.int64))
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
+
+
+def sort_by_keys(to: Array, words: Array) -> None:
+    """Writes a row of int64 words to `to` in the order of their keys, which are signed; equal keys
+    as they come.
+
+    >>> row = np.array([(3 << 32) + 7, -1 << 32, (3 << 32) + 5])
+    >>> sorted_row = np.empty_like(row)
+    >>> sort_by_keys(sorted_row, row)
+    >>> sorted_row >> 32, sorted_row & 7
+    (array([-1,  3,  3]), array([0, 7, 5]))
+    """
+    counts = np.zeros((DIGITS, 1 << BITS), np.int32)
+    count, deal = _kernels()
+    count((counts, words), len(words))
+    digits = [i for i, found in enumerate(counts) if found.max() < len(words)]  # which differ
+    spare = np.asarray(Room(len(words))) if len(digits) > 1 else to
+    for turn, digit in enumerate(digits):
+        starts = (counts[digit].cumsum() - counts[digit]).astype(np.int32)
+        target = spare if (len(digits) - turn) % 2 == 0 else to  # the last one is `to`
+        deal((target, starts, words), len(words), PLACE_BITS + digit * BITS)
+        words = target
+    if not digits:
+        to[...] = words
 
 
 def places_in_order(row: Array) -> Array:
@@ -35,46 +61,49 @@ def places_in_order(row: Array) -> Array:
     >>> places_in_order(np.array([30, 10, 20, 10]))
     array([1, 3, 2, 0], dtype=int32)
     """
-    low = int(row.min())
+    low, size = int(row.min()), len(row)
     order: Array | None = None
+    words, found = np.asarray(Room(size)), np.asarray(Room(size))
     for shift in range(0, (int(row.max()) - low).bit_length(), PLACE_BITS):
-        moved = _in_order(row if order is None else row[order], low, shift)
-        order = moved if order is None else order[moved]
-    return np.arange(len(row), dtype=np.int32) if order is None else order
+        words[...] = row if order is None else row[order]
+        words -= low  # as numbers without a sign, whose lowest one becomes the least of all
+        words >>= shift
+        words <<= PLACE_BITS
+        words ^= LEAST
+        for begin in range(0, size, PIECE):
+            part = words[begin : begin + PIECE]
+            part += np.arange(begin, begin + len(part))
+        sort_by_keys(found, words)
+        order = found.astype(np.int32) if order is None else order[found.astype(np.int32)]
+    return np.arange(size, dtype=np.int32) if order is None else order
 
 
-def _in_order(row: Array, low: int, shift: int) -> Array:
-    """The same, by 32 bits of the difference from `low`, from bit `shift` on."""
-    counts = np.zeros((DIGITS, 1 << BITS), np.int32)
-    words, other = (np.empty(len(row), np.int64) for _ in range(2))
-    count, deal = _kernels(row.dtype.name)
-    count((counts, words, np.ascontiguousarray(row)), len(row), low, shift)
-    for digit, found in enumerate(counts):
-        if found.max() == len(row):
-            continue  # all elements have the same digit
-        starts = (found.cumsum() - found).astype(np.int32)
-        deal((other, starts, words), len(row), PLACE_BITS + digit * BITS)
-        words, other = other, words
-    return words.astype(np.int32)  # the lower half
+class Room:
+    """Room for int64 numbers, as NumPy may see it, in memory that the device keeps once it is free
+    again: fresh pages take as long as a pass over them."""
+
+    def __init__(self, size: int) -> None:
+        self._buffer = Buffer("CPU", 8 * size)
+        place = Device["CPU"].backend.memory.address(self._buffer.handle)
+        facts = {"shape": (size,), "typestr": "=i8", "data": (place, False), "version": 3}
+        self.__array_interface__ = facts
 
 
 @functools.cache
-def _kernels(name: str) -> tuple[Run, Run]:
-    return _loaded(_counting(dtypes.int64 if name == "int64" else dtypes.int32)), _loaded(
-        _dealing()
+def _kernels() -> tuple[Run, Run]:
+    return _loaded(_counting()), _loaded(_dealing())
+
+
+def _counting() -> UOp:
+    """Counts all digits."""
+    turn = _turn()
+    word, counts = (
+        _parameter(1, dtypes.int64, LONGEST).index(turn),
+        _parameter(0, dtypes.int32, DIGITS << BITS),
     )
-
-
-def _counting(dtype: DType) -> UOp:
-    """Builds the words of a row, and counts all digits."""
-    turn, low = _turn(), UOp.variable(variable_name(1), *LIMITS, dtypes.int64)
-    shift = UOp.variable(variable_name(2), 0, PLACE_BITS, dtypes.int64)
-    row, words = _parameter(2, dtype, LONGEST), _parameter(1, dtypes.int64, LONGEST)
-    beyond = (row.index(turn).cast(dtypes.int64) - low) >> shift
-    stores = [words.index(turn).store((beyond << PLACE_BITS) | turn.cast(dtypes.int64), turn)]
-    counts = _parameter(0, dtypes.int32, DIGITS << BITS)
+    stores = []
     for number in range(DIGITS):
-        place = counts.index(_digit(beyond, number * BITS) + (number << BITS))
+        place = counts.index(_digit(word, PLACE_BITS + number * BITS) + (number << BITS))
         stores.append(place.store(place + 1, turn))
     return UOp.sink(*stores)
 
@@ -103,7 +132,8 @@ def _turn() -> UOp:
 
 
 def _digit(word: UOp, shift: UOp | int) -> UOp:
-    return ((word >> shift) & ((1 << BITS) - 1)).cast(dtypes.index)
+    """Of negative keys those before: their highest bit is set."""
+    return (((word ^ LEAST) >> shift) & ((1 << BITS) - 1)).cast(dtypes.index)
 
 
 def _loaded(kernel: UOp) -> Run:

@@ -30,12 +30,13 @@ class HostFunction:
     """A NumPy function that graphs may CALL. `shapes` maps the (shape, dtype) of the arguments to
     those of the results; both functions also get the numbers that the CALL has. `gradient` builds
     the arguments' gradients from the CALL and {number of a result: its gradient}; None means not
-    differentiable."""
+    differentiable. One that `fills` writes its only result to an array that it gets first."""
 
     name: str
-    function: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    function: Callable[..., Sequence[np.ndarray[Any, Any]] | None]
     shapes: Callable[..., Sequence[tuple[tuple[int, ...], DType]]]
     gradient: CallRule | None = None
+    fills: bool = False
 
 
 HOST_FUNCTIONS: dict[str, HostFunction] = {}
@@ -52,8 +53,15 @@ def register(function: HostFunction) -> HostFunction:
 def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] = ()) -> list[UOp]:
     """The results of a host function as nodes."""
     made = UOp(Ops.CALL, src=arguments, arg=(function.name, *parameters))
-    results = function.shapes(*((a.shape, a.dtype) for a in arguments), *parameters)
+    results = _described(made)
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
+
+
+@functools.lru_cache(256)
+def _described(node: UOp) -> Sequence[tuple[tuple[int, ...], DType]]:
+    """What the results of a CALL are."""
+    name, *parameters = node.arg
+    return HOST_FUNCTIONS[name].shapes(*((a.shape, a.dtype) for a in node.src), *parameters)
 
 
 def are_alike(target: Buffer, source: Buffer) -> bool:
@@ -96,7 +104,18 @@ def run_host_step(step: Step, buffers: Sequence[Buffer], _: object) -> None:
         _elements(buffer, source.shape, source.dtype)
         for buffer, source in zip(buffers[step.writes :], node.src, strict=True)
     ]
+    if function.fills:
+        ((shape, dtype),) = _described(node)
+        place = _address(buffers[0])
+        found = (
+            np.empty(shape, numpy_dtype(dtype))
+            if place is None
+            else _array_at(place, shape, numpy_dtype(dtype))
+        )
+        function.function(found, *arguments, *parameters)
+        return buffers[0].write(found.data.cast("B")) if place is None else None
     results = function.function(*arguments, *parameters)
+    assert results is not None
     for buffer, number in zip(buffers, wanted, strict=False):
         made = results[number]
         if (place := _address(buffer)) is None:

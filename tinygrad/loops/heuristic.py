@@ -168,7 +168,9 @@ def _ordered(plan: Plan) -> None:
     writes = plan.nest("store").writes
     if role_of(last) == "LOOP" and all(step(w, last) == 1 for w in writes):
         plan.vectorise(name_of(last), 1)
-    elif role_of(last) == "ORDERED":
+    elif (
+        role_of(last) == "ORDERED" and len(last.src) == 1
+    ):  # a limit would be a branch for each lane
         _lanes_in_order(plan, last)
     parallelise(plan, [n for n in outer if n in plan.loops])
 

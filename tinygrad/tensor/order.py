@@ -12,7 +12,17 @@ from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.indexing import legal_index
-from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
+from tinygrad.tensor.ranking import (
+    FEW_COLUMNS,
+    few_in_order,
+    fits,
+    in_order,
+    leaders,
+    ordered,
+    places_of,
+    ranks,
+    words,
+)
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most
 
@@ -122,8 +132,11 @@ class Order(Conv):
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)
             return Found((values._laid_along(axis), places._laid_along(axis)))
-        places = in_order(x, descending)
-        return Found((x._gathered_along(axis, places), places._laid_along(axis)))
+        if isinstance(size := self.shape[axis], int) and 0 < size <= FEW_COLUMNS:
+            return Found(few_in_order(self, axis, descending))
+        values, places = in_order(x, descending)
+        values = values if axis == self.ndim - 1 else values.contiguous()
+        return Found((values._laid_along(axis), places._laid_along(axis)))
 
     def _laid_along(self, axis: int) -> Self:
         """This, found along the last axis, with that as `axis`; its elements lie in order, so that

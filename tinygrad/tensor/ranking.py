@@ -12,56 +12,75 @@ import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.engine.digits import PLACE_BITS, places_in_order
+from tinygrad.engine.digits import PLACE_BITS, Room, places_in_order, sort_by_keys
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LONG_ROW = 1 << 12
+FEW_COLUMNS = 4  # an axis so short is sorted by exchanges
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
 ROUNDS = 8  # so many minima, each of what is beyond the last, are sooner there than the host
 SHORT_ROUNDS = 16  # of less than FEW elements: for them the way to the host is the longer part
+SINGLE_EXPONENT = 8  # bits
+DIGIT = 2  # bits of a rank that a pass over memory finds: three sums take no longer than to read
 SPREAD = 16  # a choice of k among so many times k looks at the leaders of blocks first
 
+Array = np.ndarray[Any, Any]
 Described = tuple[tuple[int, ...], DType]
 
 
-def _chosen(words: Described, k: int) -> list[Described]:
-    (*lead, _), kind = words
-    return [((*lead, k), kind)]
+def _chosen(words: Described, k: int | None = None) -> list[Described]:
+    (*lead, size), kind = words
+    return [((*lead, size if k is None else k), kind)]
 
 
-def _smallest(words: np.ndarray[Any, Any], k: int) -> list[np.ndarray[Any, Any]]:
-    if k < words.shape[-1]:
-        words = np.partition(words, k - 1, axis=-1)[..., :k]
-    return [np.sort(words, axis=-1)]
+def _smallest(to: Array, words: Array, k: int | None = None) -> None:
+    """The `k` smallest words of each row in order: short rows are compared, long ones sorted by
+    digits."""
+    size = words.shape[-1]
+    k = size if k is None else k
+    if size >= LONG_ROW and words.dtype == np.int64:
+        whole = to if k == size else np.asarray(Room(size))
+        for row, of in zip(to.reshape(-1, k), words.reshape(-1, size), strict=True):
+            target = row if k == size else whole
+            sort_by_keys(target, of)
+            row[...] = target[:k]
+        return
+    to[...] = words if k == size else np.partition(words, k - 1, axis=-1)[..., :k]
+    to.sort(axis=-1)
 
 
-def _argsorted(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Where each of a row's ranks was in order, equal ones as they came: short rows are compared,
-    long ones sorted by digits."""
+def _argsorted(to: Array, ranks: Array) -> None:
+    """Where each of a row's ranks was in order, equal ones as they came."""
     size = ranks.shape[-1]
-    if size < LONG_ROW and ranks.itemsize * 8 > PLACE_BITS:
-        return np.argsort(ranks, axis=-1, kind="stable").astype(np.int32)
-    if size < LONG_ROW:
-        sorted_words = np.sort((ranks.astype(np.int64) << PLACE_BITS) | np.arange(size), axis=-1)
-        return sorted_words.astype(np.int32)  # the lower half: where it was
-    rows = [places_in_order(row) for row in ranks.reshape(-1, size)]
-    return np.array(rows, np.int32).reshape(ranks.shape)
+    if size >= LONG_ROW:
+        for row, of in zip(to.reshape(-1, size), ranks.reshape(-1, size), strict=True):
+            row[...] = places_in_order(of)
+        return
+    bits, low = size.bit_length(), int(ranks.min()) if ranks.size else 0
+    if ranks.size and (int(ranks.max()) - low).bit_length() + bits < 64:  # one word has room
+        words = np.asarray(Room(ranks.size)).reshape(ranks.shape)
+        words[...] = ranks
+        words -= low
+        words <<= bits
+        words |= np.arange(size)
+        words.sort(axis=-1)
+        words &= (1 << bits) - 1
+        to[...] = words
+    else:
+        to[...] = np.argsort(ranks, axis=-1, kind="stable")
 
 
-SMALLEST = register(HostFunction("smallest", _smallest, _chosen))
+SMALLEST = register(HostFunction("smallest", _smallest, _chosen, fills=True))
 ARGSORT = register(
-    HostFunction(
-        "argsort",
-        lambda ranks: [_argsorted(ranks)],
-        lambda ranks: [(ranks[0], dtypes.int32)],
-    )
+    HostFunction("argsort", _argsorted, lambda ranks: [(ranks[0], dtypes.int32)], fills=True)
 )
 
 
-def _ordered(ranks: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    places = _argsorted(ranks)
+def _ordered(ranks: Array, x: Array) -> list[Array]:
+    places = np.empty(ranks.shape, np.int32)
+    _argsorted(places, ranks)
     return [np.take_along_axis(x, places, -1), places]
 
 
@@ -93,7 +112,16 @@ def ranks(x: Any) -> Any:
     bits = dtypes.int64 if kind.itemsize == 8 else dtypes.int32
     number = wide.eq(0).where(0, wide).bitcast(bits)
     top = dtypes.max(bits)
-    return wide.isnan().where(top, (number < 0).where(number ^ top, number))
+    rank = wide.isnan().where(top, (number < 0).where(number ^ top, number))
+    return rank >> 8 * bits.itemsize - rank_bits(kind)
+
+
+def rank_bits(kind: DType) -> int:
+    """The bits that ranks of this type need, as floats of single precision at least."""
+    if not dtypes.is_float(kind) or kind.itemsize > 4:
+        return 8 * kind.itemsize
+    fraction: int = dtypes.finfo(kind)[1]
+    return 1 + SINGLE_EXPONENT + fraction
 
 
 def fits(x: Any, size: int) -> bool:
@@ -111,16 +139,48 @@ def places_of(word: Any) -> Any:
     return (word & ((1 << PLACE_BITS) - 1)).cast(dtypes.int32)
 
 
-def in_order(x: Any, descending: bool) -> Any:
-    """Where each element of the sorted last axis was; equal ones keep their order. int32. Symbolic
-    sizes have room for the largest: what is there besides comes behind all elements."""
+def in_order(x: Any, descending: bool) -> tuple[Any, Any]:
+    """The sorted last axis, and where each element was, int32; equal ones keep their order.
+    Symbolic sizes have room for the largest: what is there besides comes behind all elements."""
     rank = _order(x, descending)
     room = rank._node.room
     if room != x.shape:
         pads = [(0, most - n) for n, most in zip(x.shape, room, strict=True)]
         rank = rank.pad(pads, value=_last(rank))
-    (places,) = call(ARGSORT, rank._node)
-    return x._from(places).shrink([(0, n) for n in x.shape])
+    if not fits(x, room[-1]):
+        (found,) = call(ARGSORT, rank._node)
+        places = x._from(found).shrink([(0, n) for n in x.shape])
+        return x.gather(-1, places), places
+    (found,) = call(SMALLEST, words(rank, x._counting(room[-1], x.device))._node)
+    word = x._from(found).shrink([(0, n) for n in x.shape])
+    places = places_of(word)
+    if dtypes.is_float(x.dtype):  # zeros of both signs have one rank
+        return x.gather(-1, places), places
+    rank = (word >> PLACE_BITS).cast(dtypes.int32)
+    rank = ~rank if descending else rank
+    if x.dtype is dtypes.uint32:
+        return (rank ^ dtypes.min(dtypes.int32)).bitcast(x.dtype), places
+    return rank.cast(x.dtype), places
+
+
+def few_in_order(x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
+    """The same along a short axis: neighbours that are in the wrong order change places, as often
+    as there are elements (Knuth, volume 3, 5.3.4, exercise 37). By columns, which are vectors."""
+    size, rank = x.shape[axis], _order(x, descending)
+    found = [[t._cut(axis, i, i + 1) for t in (rank, x)] for i in range(size)]
+    for i, column in enumerate(found):
+        column.append(column[0].full_like(i, dtype=dtypes.int32))
+    for turn in range(size):
+        for i in range(turn % 2, size - 1, 2):
+            turned = found[i + 1][0] < found[i][0]
+            pairs = list(zip(found[i], found[i + 1], strict=True))
+            found[i] = [turned.where(b, a) for a, b in pairs]
+            found[i + 1] = [turned.where(a, b) for a, b in pairs]
+    columns = [*zip(*found, strict=True)][1:]
+    if axis == x.ndim - 1:  # stored apart, each is made once
+        columns = [tuple(t.contiguous() for t in each) for each in columns]
+    values, places = (first.cat(*more, dim=axis) for first, *more in columns)
+    return values, places
 
 
 def _last(rank: Any) -> Any:
@@ -135,6 +195,39 @@ def ordered(x: Any, descending: bool) -> tuple[Any, Any]:
     return values, places
 
 
+def chosen_by_counting(x: Any, k: Any) -> Any:
+    """Where an element is that has `k` smaller or equal ones before it in order, a number or
+    numbers (.., 1): (.., 1), of equal ones the first."""
+    rank, size = ranks(x).contiguous(), x.shape[-1]
+    if rank.dtype.itemsize * 8 <= PLACE_BITS:
+        is_short = dtypes.is_int(x.dtype) and x.dtype.itemsize < 4
+        least = int(dtypes.min(x.dtype)) if is_short else None
+        is_it = rank.eq(_by_digits(rank, k, rank_bits(x.dtype), least))
+    else:  # one half of the rank after the other
+        high = (rank >> PLACE_BITS).cast(dtypes.int32).contiguous()
+        half = dtypes.min(dtypes.int32)
+        low = ((rank & ((1 << PLACE_BITS) - 1)) + half).cast(dtypes.int32)
+        found = _by_digits(high, k, PLACE_BITS)
+        left = k - (high < found).cast(dtypes.int32).sum(-1, keepdim=True)
+        low = high.eq(found).where(low, dtypes.max(dtypes.int32)).contiguous()
+        is_it = high.eq(found) & low.eq(_by_digits(low, left, PLACE_BITS))
+    return is_it.where(x._counting(size, x.device), size).min(-1, keepdim=True)
+
+
+def _by_digits(rank: Any, k: Any, bits: int, least: int | None = None) -> Any:
+    """The rank that is at place `k` in order, (.., 1); the number of its bits is even. Digit by
+    digit, by counting how many are smaller: every pass is the same kernel."""
+    bits += bits % DIGIT
+    low = rank._cut(rank.ndim - 1, 0, 1).full_like(-(1 << bits - 1) if least is None else least)
+    step = low.full_like(1 << bits - DIGIT)
+    for _ in range(bits // DIGIT):
+        bounds = [low + step * i for i in range(1, 1 << DIGIT)]
+        below = [(rank < bound).cast(dtypes.int32).sum(-1, keepdim=True) for bound in bounds]
+        digit = sum((count <= k).cast(rank.dtype) for count in below)
+        low, step = (low + step * digit).contiguous(), (step >> DIGIT).contiguous()
+    return low
+
+
 def leaders(x: Any, k: int, largest: bool) -> Any:
     """Where the first `k` of the sorted last axis were. int32.
 
@@ -143,7 +236,7 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     """
     size = x.shape[-1]
     if k == 0 or not all(isinstance(n, int) for n in x.shape):
-        return in_order(x, largest)._cut(x.ndim - 1, 0, k)
+        return in_order(x, largest)[1]._cut(x.ndim - 1, 0, k)
     if size < SPREAD * k or prod(x.shape) < FEW or isinstance(x.device, tuple):
         return _first(_order(x, largest), x._counting(size, x.device), k)
     block = 1 << int((size / k) ** 0.5).bit_length() - 1  # whole vectors
@@ -165,24 +258,37 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
 def _first(order: Any, places: Any, k: int) -> Any:
     """The places of the `k` smallest of `order`, of equal ones those before. Where a rank fills a
     word `places` rise."""
-    if order.dtype.itemsize * 8 > PLACE_BITS:
+    is_wide = order.dtype.itemsize * 8 > PLACE_BITS
+    most = (SHORT_ROUNDS if prod(order.shape) < FEW else ROUNDS) >> is_wide
+    if k <= most and not isinstance(order.device, tuple):
+        return _by_rounds(order, places.expand(order.shape), k)
+    if is_wide:
         (found,) = call(ARGSORT, order._node)
         first = order._from(found)._cut(order.ndim - 1, 0, k)
         return places.expand(order.shape).gather(-1, first)
     word = words(order, places)
-    most = SHORT_ROUNDS if prod(word.shape) < FEW else ROUNDS
-    if k <= most and not isinstance(word.device, tuple):
-        return places_of(_by_rounds(word, k))
     return places_of(order._from(call(SMALLEST, word._node, parameters=(k,))[0]))
 
 
-def _by_rounds(word: Any, k: int) -> Any:
-    """The `k` smallest in order. No two words of a row are equal, none is the largest number."""
-    found = [word.min(-1, keepdim=True)]
-    while len(found) < k:
-        left = (word > found[-1]).where(word, _last(word))
-        found.append(left.min(-1, keepdim=True))
-    return found[0].cat(*found[1:], dim=-1)
+def _by_rounds(order: Any, places: Any, k: int) -> Any:
+    """The places of the `k` smallest in order. No two words of a row are equal, none is the largest
+    number; where a rank fills a word, of equal ones the first is left."""
+    if order.dtype.itemsize * 8 <= PLACE_BITS:
+        word = words(order, places)
+        found = [word.min(-1, keepdim=True)]
+        while len(found) < k:
+            left = (word > found[-1]).where(word, _last(word))
+            found.append(left.min(-1, keepdim=True))
+        return places_of(found[0].cat(*found[1:], dim=-1))
+    chosen, is_left, least = list[Any](), None, order
+    while len(chosen) < k:
+        if is_left is not None:
+            least = is_left.where(order, _last(order))
+        best = least.min(-1, keepdim=True)
+        are_best = order.eq(best) if is_left is None else order.eq(best) & is_left
+        chosen.append(are_best.where(places, _last(places)).min(-1, keepdim=True))
+        is_left = (order > best) | (order.eq(best) & (places > chosen[-1]))
+    return chosen[0].cat(*chosen[1:], dim=-1)
 
 
 def _order(x: Any, descending: bool) -> Any:

@@ -15,7 +15,7 @@ from tinygrad.tensor.creation import LISTS, DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.order import Found
-from tinygrad.tensor.ranking import ranks
+from tinygrad.tensor.ranking import FEW_COLUMNS, chosen_by_counting, ranks
 from tinygrad.tensor.reduction import Axis
 from tinygrad.uop.infer import most
 
@@ -140,9 +140,16 @@ class Statistics(Products):
         """
         x, axis = self._last(dim, "kthvalue")
         check_number_from("kthvalue", "k", k, 1, most(x.shape[-1]))
-        values, places = x.topk(k, largest=False)
-        out = (t._cut(t.ndim - 1, k - 1, k).squeeze(-1) for t in (values, places))
-        return Found(t._restored(dim, keepdim, axis, self.shape) for t in out)
+        return Found(t._restored(dim, keepdim, axis, self.shape) for t in x._chosen(k - 1))
+
+    def _chosen(self, k: Any) -> tuple[Self, Self]:
+        """The element of the last axis that is at place `k` in order, and where it was."""
+        if isinstance(self.shape[-1], int) and self.shape[-1] <= FEW_COLUMNS:
+            values, places = self.sort(-1)
+            at = self._tensor(k).cast(dtypes.int32).expand((*self.shape[:-1], 1))
+            return values.gather(-1, at).squeeze(-1), places.gather(-1, at).squeeze(-1)
+        place = chosen_by_counting(self, k)
+        return self.gather(-1, place).squeeze(-1), place.squeeze(-1)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle one of all, or along `dim`, then with where it was; of two the lower. NaN if
@@ -176,7 +183,7 @@ class Statistics(Products):
         count = size - x.isnan().sum(-1)  # NaNs come after so many in order
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
-        found = (t.gather(-1, rank.unsqueeze(-1)).squeeze(-1) for t in x.sort(-1))
+        found = x._chosen(rank.unsqueeze(-1))
         made = Found(t._restored(dim, keepdim, axis, self.shape) for t in found)
         return made.values if dim is None else made
 
