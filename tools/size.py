@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2010,
     "simplify": 1045,
     "transforms": 430,
-    "schedule": 3860,
-    "loops": 5670,
+    "schedule": 3880,
+    "loops": 5785,
     "codegen": 5685,
     "backends/*": 3060,
-    "engine": 5530,
-    "tensor/*": 7115,
+    "engine": 5565,
+    "tensor/*": 7225,
 }
-CORE_BUDGET = 35_260  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_555  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2660,
+    "tensor/long_tail": 2665,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 
