@@ -222,3 +222,17 @@ def test_results_along_any_axis_lie_in_order_so_that_a_reshape_is_a_view_of_them
             found.reshape(-1)[1:5] = 7
             wanted.reshape(-1)[1:5] = 7
             assert np.array_equal(value(found), wanted), again
+
+
+def test_what_was_sorted_is_free_afterwards():
+    """The shapes of a sort's results were remembered with its arguments, and so their memory."""
+
+    def sort(size):
+        x = Tensor.rand(size).realize()
+        for each in (*x.sort(), *x.topk(9), x.median()):
+            each.realize()
+
+    sort(5000)
+    before = GlobalCounters.mem_used
+    sort(5001)
+    assert GlobalCounters.mem_used - before <= 64

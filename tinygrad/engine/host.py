@@ -57,7 +57,6 @@ def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] 
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
 
 
-@functools.lru_cache(256)
 def _described(node: UOp) -> Sequence[tuple[tuple[int, ...], DType]]:
     """What the results of a CALL are."""
     name, *parameters = node.arg
@@ -113,7 +112,9 @@ def run_host_step(step: Step, buffers: Sequence[Buffer], _: object) -> None:
             else _array_at(place, shape, numpy_dtype(dtype))
         )
         function.function(found, *arguments, *parameters)
-        return buffers[0].write(found.data.cast("B")) if place is None else None
+        if place is None:
+            buffers[0].write(found.data.cast("B"))
+        return
     results = function.function(*arguments, *parameters)
     assert results is not None
     for buffer, number in zip(buffers, wanted, strict=False):

@@ -168,9 +168,7 @@ def _ordered(plan: Plan) -> None:
     writes = plan.nest("store").writes
     if role_of(last) == "LOOP" and all(step(w, last) == 1 for w in writes):
         plan.vectorise(name_of(last), 1)
-    elif (
-        role_of(last) == "ORDERED" and len(last.src) == 1
-    ):  # a limit would be a branch for each lane
+    elif role_of(last) == "ORDERED" and len(last.src) == 1:  # a limit would branch in each lane
         _lanes_in_order(plan, last)
     parallelise(plan, [n for n in outer if n in plan.loops])
 
