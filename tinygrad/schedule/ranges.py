@@ -8,7 +8,7 @@ the plan, size).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base, reached
@@ -90,8 +90,8 @@ class Expressions:
             value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
         if condition is not None:
             value = zero_unless(condition, value, lax=True)
-        if monoid == "add" and value.op is Ops.MUL:
-            value = _guarded_once(value)
+            if node.op is Ops.FOLD and value.op is Ops.MUL:
+                value = _guarded_once(value, conditions_of(condition))
         return narrowed_sum(value, ranges) if monoid == "add" else value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
@@ -153,22 +153,22 @@ def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
     return condition.where(value, value.const_like(0))
 
 
-def _guarded_once(product: UOp) -> UOp:
-    """A product of two reads in a sum, where a condition that both have is left to one of them, if
-    the other exists without: it counts as finite. The smaller memory is freed first. So the taps
-    that a window's gradient reads depend on no border, and the window on no tap that is missing."""
+def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
+    """A product of two reads in a FOLD, where a condition of its windows that both have is left to
+    one of them, if the other reads no more elements without: it counts as finite. The smaller
+    memory is freed first. So the taps that a window's gradient reads depend on no border, and the
+    window on no tap that is missing."""
     order = sorted(product.src, key=_size)
     if not all(n.op is Ops.INDEX and n.arg == 1 and len(n.src) == 3 for n in order):
         return product
     for one, other in ((0, 1), (1, 0)):
-        wanted = conditions_of(*order[other].src[2:])
+        wanted = {*windows}.intersection(conditions_of(*order[other].src[2:]))
         memory, offset, *gate = order[one].src
         conditions = conditions_of(*gate)
         for condition in conditions:
             rest = [c for c in conditions if c is not condition]
-            low, high = bounds_under(rest, offset)
-            if condition in wanted and low >= 0 and high < memory.arg[1]:
-                conditions = rest
+            is_free = bounds_under(rest, offset) == bounds_under(conditions, offset)
+            conditions = rest if is_free and condition in wanted else conditions
         order[one] = memory.index(offset, gate=all_of(conditions) if conditions else None)
     first, second = order if _size(product.src[0]) <= _size(product.src[1]) else order[::-1]
     return first.alu(Ops.MUL, second)
