@@ -62,7 +62,13 @@ def _value(node: UOp, done: dict[UOp, Array]) -> Any:
         return np.zeros(())
     if node.op is Ops.CALL:  # several results: ITEM takes one
         name, *parameters = node.arg
-        return HOST_FUNCTIONS[name].function(*(done[s] for s in node.src), *parameters)
+        called, given = HOST_FUNCTIONS[name], [done[s] for s in node.src]
+        if not called.fills:
+            return called.function(*given, *parameters)
+        ((shape, dtype),) = called.shapes(*((s.shape, s.dtype) for s in node.src), *parameters)
+        result = np.empty(shape, numpy_dtype(dtype))
+        called.function(result, *given, *parameters)
+        return [result]
     rule = RULES[node.op]
     value = rule(node, *(done[s] for s in node.src))
     out = np.asarray(value).astype(numpy_dtype(node.dtype), copy=False)

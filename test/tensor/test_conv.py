@@ -58,6 +58,7 @@ TRANSPOSES = [
     ((1, 2, 4, 4), (2, 2, 3, 3), {"dilation": 2, "stride": 3, "output_padding": 2}),
     ((1, 2, 4, 4), (2, 2, 3, 2), {"dilation": 4, "stride": (3, 2), "output_padding": (2, 3)}),
     ((2, 3, 6), (3, 2, 4), {"stride": 2}),
+    ((1, 24, 112), (24, 2, 3), {"stride": 3, "padding": 1}),
 ]
 
 

@@ -170,7 +170,8 @@ def test_an_error_is_what_either_library_raises():
 def test_what_nothing_depends_on_has_gradients_of_zeros():
     x = Tensor(X)
     for made in (x.sign(), x**0, x[:0], x[:, :1].expand(2, 0), Tensor([1.0])):
-        assert made.sum().gradient(x)[0].tolist() == [[0.0] * 3] * 2
+        found = made.sum().gradient(x, materialize_grads=True)
+        assert found[0].tolist() == [[0.0] * 3] * 2
 
 
 def test_copysign_has_no_slope_at_zero():

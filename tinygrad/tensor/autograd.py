@@ -65,17 +65,17 @@ class Autograd(Pairs):
         return self
 
     def gradient(
-        self, *targets: Self, gradient: Self | None = None, materialize_grads: bool = True
+        self, *targets: Self, gradient: Self | None = None, materialize_grads: bool = False
     ) -> list[Self]:
         """The derivative of this by each target. This has one element unless `gradient`, of this
         one's shape, says how each element counts. Derivatives are tensors like any other, and
         have derivatives. A target is its present version, and, if it is an expression, whatever
         equals it.
 
-        Zeros for what this doesn't depend on: an ArgumentError with `materialize_grads=False`, and
-        of whole numbers. ArgumentError, too, if this or a target says requires_grad=False, and
-        where the gradient by a target that says nothing would have to pass a value that was
-        computed since.
+        ArgumentError if this or a target says requires_grad=False, and for a target with elements
+        that this doesn't depend on, unless `materialize_grads`: zeros. ArgumentError, too, where
+        the gradient by a target that says nothing would have to pass a value that was computed
+        since.
 
         >>> x = Tensor([3.0])
         >>> (x * x).sum().gradient(x)[0].tolist()
@@ -90,11 +90,10 @@ class Autograd(Pairs):
                 )
         found = self._gradients(list(targets), gradient, alone=True)
         for target, node in zip(targets, found, strict=True):
-            zeros = materialize_grads and is_differentiable(target.dtype)
-            if node is None and not zeros and 0 not in target.shape:
+            if node is None and not materialize_grads and 0 not in target.shape:
                 raise ArgumentError(
-                    f"gradient: this doesn't depend on the target of shape {target.shape} and "
-                    f"{target.dtype!r}; legal are materialize_grads=True, for zeros, and floats"
+                    f"gradient: this doesn't depend on the target of shape {target.shape}; "
+                    "materialize_grads=True makes it zeros"
                 )
         made = [
             target.zeros_like() if node is None else target.with_node(node)

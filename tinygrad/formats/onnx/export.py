@@ -321,16 +321,16 @@ def _scatter(made: Exporter, node: UOp) -> str:
 # ---- host functions and loops --------------------------------------------------------------------
 
 
-def _sorted(made: Exporter, node: UOp, count: int, which: int) -> list[str]:
-    """The least `count` of the last axis in order: their values, or where they are."""
-    k = made.constant([count])
+def _sorted(made: Exporter, node: UOp, count: int | None, which: int) -> list[str]:
+    """The least `count` of the last axis in order, or all: their values, or where they are."""
+    k = made.constant([node.src[0].shape[-1] if count is None else count])
     found = made.emit_several("TopK", [made.of(node.src[0]), k], 2, axis=-1, largest=0, sorted=1)
     return [made.cast(found[1], dtypes.int32) if which else found[0]]
 
 
 CALLS: Mapping[str, Callable[..., list[str]]] = {
-    "argsort": lambda made, node: _sorted(made, node, node.src[0].shape[-1], 1),
-    "smallest": lambda made, node, count: _sorted(made, node, count, 0),
+    "argsort": lambda made, node: _sorted(made, node, None, 1),
+    "smallest": lambda made, node, count=None: _sorted(made, node, count, 0),
 }
 
 

@@ -331,6 +331,8 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
         return False
     if role_of(last) != "LOOP" or plan.loops.get(name_of(down)) is not down:
         return False
+    if any(last in bound.ranges for loop in nest.loops for bound in loop.src):
+        return False  # phases that end where the row does: accumulators have a row of their own
     if size_of(down) < 2 * ACCUMULATE_TURNS or role_of(down) != "LOOP":
         return False
     strips = max(1, min(MANY_TASKS, work(plan.kernel) // GRAIN))
