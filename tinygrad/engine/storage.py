@@ -283,9 +283,7 @@ _beginning = ForkSafeLock()
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the version `base`."""
     if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
-        with (
-            _beginning.now
-        ):  # one for all threads; a write may take it from the version at any time
+        with _beginning.now:  # one for all threads; a write may take it away at any time
             base.families = families = base.families or Families()
         families.add(family)
         families.copied |= family.root is not None
