@@ -390,12 +390,7 @@ MISUSES = {
     "grad of int target": (
         lambda: Tensor([1.0]).sum().gradient(Tensor([1])),
         ArgumentError,
-        [
-            "gradient",
-            "(1,)",
-            "dtypes.int",
-            "legal are materialize_grads=True, for zeros, and floats",
-        ],
+        ["gradient", "(1,)", "materialize_grads=True makes i"],
     ),
     "requires_grad int": (
         lambda: Tensor([1, 2], requires_grad=True),
