@@ -1,8 +1,8 @@
 """A product of long sums and few results, such as a weight's gradient over many rows. Each panel of
 columns would read all of the other operand from memory again, and there are too few panels for all
 cores. So the sums are split into parts whose operands stay in the cache while all panels use them.
-Parts are tasks; the stores add up their results. (Rows that lie
-along the sum are streamed as they are where one panel reads them, or the cache keeps them.)"""
+Parts are tasks; the stores add up their results. (Rows that lie along the sum are streamed as they
+are where one panel reads them, or the cache keeps them.)"""
 
 from __future__ import annotations
 
