@@ -333,9 +333,8 @@ def test_of_unsigned_numbers_below_a_limit_a_loop_remembers_the_largest(size):
     ops = [(n.op, n.dtype.scalar()) for n in lower(kernel, K.host_target()).phases[-1].program]
     kinds = (Ops.FAULT, dtypes.void), (Ops.GUARD, dtypes.index), (Ops.CMPLT, dtypes.bool)
     tests = [ops.count(kind) for kind in kinds]
-    assert (
-        tests[:2] == [1, 0] if size > 7 else tests == [0, 7, 7]
-    )  # a few are tested once, in place
+    is_few = size < K.host_target().lanes(4)  # tested once, in place
+    assert tests == [0, size, size] if is_few else tests[:2] == [1, 0]
     assert size < 1000 or ops.count((Ops.CARRY, dtypes.uint32)) == 1
     assert (Ops.CARRY, dtypes.bool) not in ops and (Ops.CARRY, dtypes.int32) not in ops
     x, fine = K.normal(50), np.random.default_rng(0).integers(0, 50, size, dtype=np.int32)
@@ -1020,7 +1019,7 @@ def test_a_program_is_freed_with_its_last_user():
     gc.disable()
     try:
         lowered = lower(K.scheduled(K.attention(2, 50, 16)), target)
-        (phase,) = lowered.phases
+        phase = lowered.phases[-1]
         ends = [weakref.ref(node) for node in phase.program if node.op is Ops.END]
         LLVMRenderer(target).render(phase.name, phase.program)
         del lowered, phase
