@@ -1,5 +1,6 @@
 """Random plain training steps, done with promises, by graphs, and both ways at once (SPEC), which
-must agree but for rounding: what is written later may be computed in one kernel with more. A step
+must agree but for rounding: what is written later may be computed in one kernel with more. Kernels
+without recipes (NOOPT) must agree with them, too. A step
 is a list of decisions, taken once, so that steps are like those before them and go the short way;
 what is kept alive, read and written differs from step to step.
 
@@ -16,26 +17,27 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tinygrad import Tensor, nn
+from tinygrad import Context, Tensor, nn
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import again, backward, draws, template
 
-STEPS, ROWS, SIZE = 5, 6, 4
+STEPS = 5
+ROWS, SIZES = (2, 3, 4, 6, 7, 9, 17), (1, 3, 4, 8, 15, 16, 24, 32, 33, 64)
 ONE = (
     lambda t: t.relu(),
     lambda t: t.tanh(),
     lambda t: t.softmax(-1),
     lambda t: t.log_softmax(-1),
     lambda t: t.dropout(0.3),
-    lambda t: t + 0.1 * Tensor.randn(ROWS, SIZE),
-    lambda t: t * Tensor.rand(ROWS, 1),
-    lambda t: t.sum(0, keepdim=True).expand(ROWS, SIZE) * 0.2,
+    lambda t: t + 0.1 * Tensor.randn(*t.shape),
+    lambda t: t * Tensor.rand(len(t), 1),
+    lambda t: t.sum(0, keepdim=True).expand(*t.shape) * 0.2,
     lambda t: t.flip(0),
     lambda t: t[1:].pad(((0, 1), (0, 0))),
-    lambda t: t.transpose().reshape(ROWS, SIZE),
+    lambda t: t.transpose().reshape(*t.shape),
     lambda t: t.layernorm(),
     lambda t: (t > 0).where(t, t * 0.5),
-    lambda t: t[Tensor.randint(ROWS, high=ROWS)],
+    lambda t: t[Tensor.randint(len(t), high=len(t))],
     lambda t: t.std_mean(0)[1] + t,
     lambda t: Tensor.cat(*t.chunk(2, dim=1)[::-1], dim=1),
     lambda t: t.detach() * t,
@@ -69,14 +71,17 @@ class Program:
         self.habits = draw.random(8) < 0.35  # what is done in each step
         self.whims = draw.random((STEPS, 6)) < 0.12  # what is done in one
         self.picks = draw.integers(1000, size=(STEPS, 6))
-        self.data = draw.standard_normal((STEPS, ROWS, SIZE)).astype("float32")
-        self.start = draw.standard_normal((3, SIZE, SIZE)).astype("float32") * 0.5
+        rows, size = draw.choice(ROWS), draw.choice(SIZES)
+        self.data = draw.standard_normal((STEPS, rows, size)).astype("float32")
+        self.start = draw.standard_normal((3, size, size)).astype("float32") * np.float32(
+            size**-0.5
+        )
 
     def run(self) -> list[np.ndarray]:
         Tensor.manual_seed(self.seed)
         weights = [Tensor(values).realize() for values in self.start]
         optimizer = self.optimizer(weights, lr=0.01)
-        average = Tensor(np.zeros((ROWS, SIZE), "float32")).realize()
+        average = Tensor(np.zeros_like(self.data[0])).realize()
         kept: list[Tensor] = []
         seen: list[np.ndarray] = []
         with Tensor.train():
@@ -151,6 +156,8 @@ def ways(program: Program) -> dict[str, list[np.ndarray]]:
             for module in MODULES:
                 stack.enter_context(patch.object(module, attribute, value))
             found[name] = program.run()
+    with Context(NOOPT=1):
+        found["plain loops"] = program.run()
     return found
 
 
