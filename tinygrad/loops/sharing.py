@@ -24,8 +24,9 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import below_casts, factors_of, register_tile, those_in
+from tinygrad.loops.products import below_casts, factors_of, those_in
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

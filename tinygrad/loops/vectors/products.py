@@ -27,11 +27,9 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.products import (
     LONG_PANEL,
-    MOST_ROWS,
     PANEL_BLOCK,
     SUMS,
     Product,
-    best_tile,
     contractions,
     finish_in_memory,
     in_one_word,
@@ -43,6 +41,7 @@ from tinygrad.loops.products import (
     unit_of,
     whole_sum,
 )
+from tinygrad.loops.register_tiles import MOST_ROWS, best_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest

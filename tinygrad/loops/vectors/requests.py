@@ -15,7 +15,8 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Plan, is_plain
-from tinygrad.loops.products import SETS, Product, reduction_of, side_of
+from tinygrad.loops.products import Product, reduction_of, side_of
+from tinygrad.loops.register_tiles import SETS
 from tinygrad.loops.vectors.tiling import Tiling, is_transposed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
