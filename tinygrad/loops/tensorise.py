@@ -178,7 +178,7 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     given = a.dtype, b.dtype
     if row.a not in (a.dtype, SHIFTED.get(a.dtype)) or (b.dtype, reduce.dtype) != (row.b, row.out):
         raise ArgumentError(f"tensorise {name!r}: {unit} does not take {given} to {reduce.dtype!r}")
-    first, second = bits_of(a), bits_of(b)
+    first, second = as_bits(a), as_bits(b)
     if a.dtype is row.a:
         return replaced(kernel, {reduce: _sum_of(reduce, row, first, second)})
     shift = UOp.const(row.a, 1 << row.a.bitsize - 1)
@@ -207,7 +207,7 @@ def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:
     return reduce.with_src((product, *own_ranges(reduce)))
 
 
-def bits_of(value: UOp) -> UOp:
+def as_bits(value: UOp) -> UOp:
     """A float as the unsigned integer of the same size; an integer as it is."""
     dtype: DType = value.dtype
     if not dtypes.is_float(dtype):

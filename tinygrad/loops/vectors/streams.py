@@ -87,7 +87,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
-    if _by_lanes_or_turned(plan, nest, reductions, across):
+    if _by_lanes_or_laid_along(plan, nest, reductions, across):
         return
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
@@ -111,15 +111,15 @@ def stream(plan: Plan, nest: Nest) -> None:
             _find_places_first(plan)
 
 
-def _by_lanes_or_turned(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
-    """Does a nest of short rows by lanes, or one of narrow matrices again when these are turned.
-    Whether it was one of these."""
+def _by_lanes_or_laid_along(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
+    """Does a nest of short rows by lanes, or one of narrow matrices again once their columns lie
+    along its sums. Whether it was one of these."""
     *outer, last = names(nest.loops)
     if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums, across):
         if nest.is_top:
             parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
         return True
-    if across is None and nest.is_top and not plan.stages and _turned(plan, nest, sums):
+    if across is None and nest.is_top and not plan.stages and _lay_columns_along(plan, nest, sums):
         stream(plan, plan.nest(nest.name))
         return True
     return False
@@ -411,7 +411,7 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
     return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
 
 
-def _turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+def _lay_columns_along(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
     """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
     rows of it read them. Whether there are any."""
     for each in sums:
