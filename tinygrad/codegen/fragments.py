@@ -14,7 +14,6 @@ from tinygrad.codegen.access import ROW, is_swizzled
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
-from tinygrad.codegen.reduce import identity
 from tinygrad.loops.layout import (
     below_bits,
     factor_of,
@@ -28,6 +27,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

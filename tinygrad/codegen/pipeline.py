@@ -10,13 +10,13 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import SLACK
-from tinygrad.codegen.clipping import Arms, Leaves, Store, arms_of, fill_of
+from tinygrad.codegen.access import SLACK, Store, fill_of
+from tinygrad.codegen.clipping import Arms, arms_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import after_loops, guarded
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
-from tinygrad.codegen.leaves import Put
+from tinygrad.codegen.leaves import Leaves, Put
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder
 from tinygrad.codegen.numbers.decompose import decompose

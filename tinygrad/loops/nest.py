@@ -98,7 +98,7 @@ class Leaf(Item):
 
 
 @dataclass(frozen=True)
-class Nest:
+class LoopTree:
     """A phase's whole tree: the root scope and how many static copies it has."""
 
     root: Scope
@@ -108,7 +108,7 @@ class Nest:
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def text(nest: Nest) -> str:
+def text(tree: LoopTree) -> str:
     """The tree, one line an item.
 
     for i in 0..4, tasks
@@ -117,7 +117,7 @@ def text(nest: Nest) -> str:
           take
       store
     """
-    return "\n".join(_lines(nest.root.items, 0))
+    return "\n".join(_lines(tree.root.items, 0))
 
 
 def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:

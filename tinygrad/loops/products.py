@@ -16,7 +16,7 @@ from tinygrad.loops.layout import below_bits, name_of, own_ranges, role_of, size
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
-from tinygrad.loops.register_tiles import FEW_REGISTERS, Access, register_tile
+from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_tile
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -119,7 +119,7 @@ def is_in_place(
     if not may_stay(nest, columns, loops):
         return False
     height, itemsize = size_of(row_loop), columns.dtype.itemsize
-    stay = register_tile(plan, height, width, itemsize, Access(masked=True)).cycles
+    stay = register_tile(plan, height, width, itemsize, Surroundings(masked=True)).cycles
     packed = register_tile(plan, height, width, itemsize).cycles + PACKING * itemsize * width
     return stay * (1 + min(laying_out(nest, rows), STRIDED_ROWS)) <= packed
 

@@ -48,8 +48,9 @@ class Tile(NamedTuple):
     columns: int
 
 
-class Access(NamedTuple):
-    """How a product reads its operands and leaves its results, as far as that costs a tile time.
+class Surroundings(NamedTuple):
+    """What costs a tile time besides its size: how a product reads its operands and leaves its
+    results.
 
     `run`: this many rows are evenly spaced; 0: all. `apart`: bytes from row to row, if rows are
     read where they lie. `masked`: vectors are read under masks. `beside`: tiles lie beside each
@@ -65,27 +66,29 @@ class Access(NamedTuple):
     temporaries: int = 0
 
 
-PLAIN = Access()
+PLAIN = Surroundings()
 """All rows are evenly spaced, and a packed panel is read without masks."""
 
 
 def register_tile(
-    plan: Plan, rows: int, columns: int, itemsize: int, access: Access = PLAIN
+    plan: Plan, rows: int, columns: int, itemsize: int, around: Surroundings = PLAIN
 ) -> Tile:
     """The best register tile for elements of this size."""
     lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
-    return best_tile(plan.target, rows, columns, lanes, access)
+    return best_tile(plan.target, rows, columns, lanes, around)
 
 
 @lru_cache(maxsize=1024)
-def best_tile(target: Target, rows: int, columns: int, lanes: int, access: Access = PLAIN) -> Tile:
+def best_tile(
+    target: Target, rows: int, columns: int, lanes: int, around: Surroundings = PLAIN
+) -> Tile:
     """The tile with the fewest cycles. m*v accumulators, v vectors and one broadcast must fit in
     the registers."""
-    registers = target.registers - access.temporaries
-    most = WAYS if access.apart and access.apart % SETS == 0 else MOST_ROWS
+    registers = target.registers - around.temporaries
+    most = WAYS if around.apart and around.apart % SETS == 0 else MOST_ROWS
     vectors = ceil(columns / lanes)
-    whole_rows = access.depth and columns * target.vector // lanes % target.cache_line == 0
-    in_lanes = access.masked and registers <= FEW_REGISTERS
+    whole_rows = around.depth and columns * target.vector // lanes % target.cache_line == 0
+    in_lanes = around.masked and registers <= FEW_REGISTERS
 
     def cycles(m: int, v: int) -> float:
         spilt = in_lanes and m * v + 2 * v + 1 > registers
@@ -94,15 +97,15 @@ def best_tile(target: Target, rows: int, columns: int, lanes: int, access: Acces
             for times, height in ((rows // m, m), (1, rows % m)):
                 if width and height:
                     cost += count * times * _cycles(target, height, width, loads)
-        cost += ADDRESS * _addresses(m, access.run) * (rows / m) * (vectors / v)
+        cost += ADDRESS * _addresses(m, around.run) * (rows / m) * (vectors / v)
         if rows > m:
             cost += vectors  # packing: one more store for each vector and turn
         elif lanes > 1 and v * target.vector < target.cache_line:
             cost += vectors * PART_OF_A_LINE
         if v * target.vector % target.cache_line:
             tiles = ceil(vectors / v) * PART_OF_A_LINE
-            cost += tiles * ceil(rows / m) if access.beside else 0
-            cost += tiles * rows / access.depth if whole_rows else 0
+            cost += tiles * ceil(rows / m) if around.beside else 0
+            cost += tiles * rows / around.depth if whole_rows else 0
         return cost * (1 + POWER_OF_TWO_PANELS) if v & (v - 1) else cost
 
     sizes = product(range(1, MOST_VECTORS + 1), range(1, most + 1))

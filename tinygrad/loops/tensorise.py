@@ -12,9 +12,10 @@ from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, s
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
+from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import MONOIDS, Ops, unsigned_of
+from tinygrad.uop.op import Ops, unsigned_of
 
 
 def extend(kernel: UOp, name: str, multiple: int) -> UOp:
@@ -56,7 +57,7 @@ def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
     """What a REDUCE takes in if `value` counts only below a limit of this loop: the value there,
     and the identity beyond. Memory is read only below the limit."""
     inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
-    nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
+    nothing = identity(reduce.arg, reduce.dtype)
     return inside.alu(Ops.WHERE, _guarded(value, loop, inside), nothing)
 
 

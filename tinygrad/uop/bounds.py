@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 if TYPE_CHECKING:
     from tinygrad.uop.node import UOp
@@ -120,7 +120,7 @@ def interval_of(node: UOp, sources: list[Interval]) -> Interval:
         return (node.arg, node.arg) if node.arg == node.arg else _whole(node)
     if dtypes.is_float(dtype):
         return _whole(node)
-    if node.op in _COMPARES and any(dtypes.is_float(s.dtype) for s in node.src):
+    if node.op in GroupOp.Comparison and any(dtypes.is_float(s.dtype) for s in node.src):
         return False, True
     rule = _RULES.get(node.op)
     found = rule(node, sources) if rule is not None else None
@@ -131,9 +131,6 @@ def interval_of(node: UOp, sources: list[Interval]) -> Interval:
         return bool(low), bool(high)
     whole = _whole(node)  # what could wrap could be anything
     return found if dtype is dtypes.index or whole[0] <= low <= high <= whole[1] else whole
-
-
-_COMPARES = (Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
 
 
 def _whole(node: UOp) -> Interval:

@@ -25,7 +25,7 @@ TILES_AHEAD = 2
 """How many tiles ahead lines are prefetched: packed rows, and what is read beside the sums."""
 
 PAGE = 4096
-"""Bytes: the hardware prefetcher stops there."""
+"""Bytes: the hardware prefetcher stops there, and doesn't follow steps that are longer."""
 
 
 def ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
