@@ -106,10 +106,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.XOR: _xor,
     Ops.CAST: _cast,
     Ops.SHR: _shift_right,
-    **dict.fromkeys((Ops.BIND, Ops.CHECK), lambda node, s: s[0]),
-    **dict.fromkeys(
-        (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP), lambda node, s: s[0]
-    ),
+    **dict.fromkeys((Ops.BIND, Ops.CHECK, *GroupOp.View), lambda node, s: s[0]),
 }
 
 
