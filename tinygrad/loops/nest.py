@@ -20,6 +20,7 @@ from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+from tinygrad.uop.text import SIGNS
 
 
 @dataclass(eq=False)
@@ -173,7 +174,6 @@ def expression(node: UOp) -> str:
         return str(node.arg)
     if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
         return str(node.arg[0])
-    signs = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
-    if node.op in signs:
-        return "(" + signs[node.op].join(map(expression, node.src)) + ")"
+    if node.op in SIGNS:
+        return "(" + SIGNS[node.op].join(map(expression, node.src)) + ")"
     return f"{node.op.name.lower()}({', '.join(map(expression, node.src))})"

@@ -254,9 +254,13 @@ def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
     fit = 2 * plan.lanes * size_of(loop) * 4 <= room(plan.target) and not plan.target.has_groups
     for read in reads_of(plan.below((value,))) if fit else ():
         for rows in plan.nest("store").loops[:-1]:
-            fills = plan.lanes_within(size_of(rows)) == plan.lanes > 1
             apart = rows is not loop and (step(read, loop) or 0) > LONGEST_STEP
-            if fills and apart and step(read, rows) == 1 and role_of(rows) == "LOOP":
+            if (
+                plan.fills_vectors(rows)
+                and apart
+                and step(read, rows) == 1
+                and role_of(rows) == "LOOP"
+            ):
                 return rows
     return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
@@ -41,7 +42,7 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     size = size_of(loop)
     if size % multiple == 0:
         return kernel
-    longer = loop.with_src((number(-(-size // multiple) * multiple),))
+    longer = loop.with_src((number(round_up(size, multiple)),))
     inside = UOp(Ops.CMPLT, dtypes.bool, (longer, number(size)))
     value, own = reduce.src[0], tuple(longer if r is loop else r for r in own_ranges(reduce))
     if reduce.arg != "add":

@@ -302,8 +302,7 @@ def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
     for load in apart:
         steps = {1} if step(load, last) is not None else {*range(1, LONGEST_STEP + 1)}
         for loop in sorted(load.ranges - {last}, key=name_of):
-            fills = plan.lanes_within(size_of(loop)) == plan.lanes > 1
-            if fills and role_of(loop) == "LOOP" and step(load, loop) in steps:
+            if plan.fills_vectors(loop) and role_of(loop) == "LOOP" and step(load, loop) in steps:
                 return loop
     return None
 
@@ -441,8 +440,7 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
 def _are_squares(plan: Plan, rows: list[UOp], last: UOp) -> bool:
     """Whether rows of these sums also take in columns of a buffer, which are adjacent: as many rows
     as a vector has lanes are then summed together, and squares transposed in registers."""
-    fills = plan.lanes_within(size_of(last)) == plan.lanes > 1
-    return fills and any(
+    return plan.fills_vectors(last) and any(
         step(n, last) == 1 and (step(n, own_ranges(row)[-1]) or 0) > LONGEST_STEP
         for row in rows
         for n in _apart([row], last)
