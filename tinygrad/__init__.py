@@ -21,7 +21,8 @@ from tinygrad.engine.storage import realized_buffer
 from tinygrad.schedule.shard_rules import axis_of
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
-from tinygrad.uop.node import UOp, services
+from tinygrad.uop.node import UOp
+from tinygrad.uop.services import services
 from tinygrad.uop.text import rendered, shown
 
 if TYPE_CHECKING:

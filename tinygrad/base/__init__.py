@@ -4,7 +4,7 @@ dtype           element types, and how they promote
 errors          every exception, as one tree
 settings        every environment variable, as one table
 target          what a device can do, as data
-helpers         small pure functions (convenience: those that only programs want)
+helpers         small pure functions
 later           modules that are imported when they are first needed
 windows         arrays that a device binds in several pieces
 locks           a lock that a forked child finds open

@@ -32,13 +32,8 @@ class DType:
     def __init__(
         self, name: str, itemsize: int, fmt: str | None, priority: int, count: int = 1
     ) -> None:
-        self.name, self.itemsize, self.fmt, self.priority, self.count = (
-            name,
-            itemsize,
-            fmt,
-            priority,
-            count,
-        )
+        self.name, self.itemsize, self.fmt = name, itemsize, fmt
+        self.priority, self.count = priority, count
         self._scalar: DType = self
 
     def vec(self, count: int) -> DType:

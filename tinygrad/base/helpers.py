@@ -1,4 +1,5 @@
-"""Small pure functions that several floors need. Nothing here knows what a tensor is."""
+"""Small pure functions that several floors need. Nothing here knows what a tensor is. The arguments
+of those that programs import as well (`tinygrad.helpers`) have tinygrad's names."""
 
 from __future__ import annotations
 
@@ -89,15 +90,6 @@ def post_order(starts: Iterable[T], sources: Callable[[T], Iterable[T]]) -> list
     return order
 
 
-def all_same(items: Sequence[Any]) -> bool:
-    """Whether all items are equal; true for none.
-
-    >>> all_same([1, 1]), all_same([1, 2])
-    (True, False)
-    """
-    return all(v == items[0] for v in items)
-
-
 def plain(value: Any) -> Any:
     """Another library's number as a Python number; anything else unchanged."""
     if type(value) in (int, float, bool) or not isinstance(value, numbers.Real):
@@ -155,17 +147,6 @@ def flatten(l: Iterable[Iterable[T]]) -> list[T]:  # noqa: E741  tinygrad's name
     return [item for items in l for item in items]
 
 
-def fully_flatten(l: Any) -> list[Any]:  # noqa: E741
-    """All leaves of nested lists and tuples, in order.
-
-    >>> fully_flatten([[1, [2]], 3])
-    [1, 2, 3]
-    """
-    if isinstance(l, (list, tuple)):
-        return [leaf for item in l for leaf in fully_flatten(item)]
-    return [l]
-
-
 def free_memory() -> int:
     """The memory in bytes that the machine can provide without ending a process; a number larger
     than any memory if it doesn't say."""
@@ -179,31 +160,6 @@ def free_memory() -> int:
 def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
     """Steps of a row-major layout: `strides_for((2, 3)) == (3, 1)`."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
-
-
-def unwrap(x: T | None) -> T:
-    """`x`, which is known not to be None.
-
-    >>> unwrap(5)
-    5
-    """
-    assert x is not None
-    return x
-
-
-def merge_dicts(ds: Iterable[dict[T, U]]) -> dict[T, U]:
-    """One dict from all; a key with two different values is an error.
-
-    >>> merge_dicts([{"a": 1}, {"b": 2}])
-    {'a': 1, 'b': 2}
-    """
-    merged: dict[T, U] = {}
-    for one in ds:
-        for key, value in one.items():
-            if key in merged and merged[key] != value:
-                raise ValueError(f"key {key!r} has two values: {merged[key]!r} and {value!r}")
-            merged[key] = value
-    return merged
 
 
 MASSES = 10_000  # objects: with fewer, small collections find short-lived ones

@@ -23,6 +23,7 @@ from tinygrad.codegen.linear import Program, as_node, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
     LONGEST_STEP,
+    element,
     elements,
     flat_offset,
     gate_of,
@@ -71,6 +72,19 @@ class Address(NamedTuple):
     def start(self, *loops: UOp) -> Address:
         """The address in the first turn of these loops."""
         return self._replace(terms={t: k for t, k in self.terms.items() if t not in loops})
+
+
+class Store(NamedTuple):
+    """`value` is written to `memory`, a PARAM or STAGE, at `offset`."""
+
+    memory: UOp
+    offset: UOp
+    value: UOp
+
+
+def fill_of(stage: UOp) -> Store:
+    """The store that fills a stage."""
+    return Store(stage, flat_offset(element(stage)), stage.src[0])
 
 
 class Access:
@@ -377,18 +391,17 @@ class Access:
 
     def store(
         self,
-        memory: UOp,
-        offset: UOp,
-        value: UOp,
+        store: Store,
         copies: Copies,
         ranges: Sequence[UOp],
         padded: bool = False,
         nontemporal: bool = False,
         only: UOp | None = None,
     ) -> None:
-        """Stores `value` to an element, or to a vector's worth of them. `padded`: lanes that are
+        """Stores to an element, or to a vector's worth of them. `padded`: lanes that are
         cut off may be written, too. `only`: a mask over everything."""
         integers, program = self.integers, self.program
+        memory, offset, value = store
         address = self.at(memory, offset, copies)
         lanes = (r for r in (*ranges, *around(memory)) if role_of(r) == "VECTOR")
         loop = next((r for r in lanes if r not in copies), None)
@@ -460,11 +473,10 @@ class Access:
         mask = self.integers.valid(others, copies)
         return mask, [end for r in limited if r in tiles for end in self.integers.ends(r)]
 
-    def store_tile(
-        self, memory: UOp, offset: UOp, value: UOp, copies: Copies, tiles: Loops
-    ) -> None:
+    def store_tile(self, store: Store, copies: Copies, tiles: Loops) -> None:
         """Stores a vector over `tiles` to a staged array, which is contiguous over them in this
         order."""
+        memory, offset, value = store
         address = self.at(memory, offset, copies)
         assert _is_row_major(address.terms, tiles), "a stage lies as its matrix unit wants it"
         value = self.program.widen(value, prod(size_of(r) for r in tiles))

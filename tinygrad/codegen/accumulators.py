@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.codegen.access import around
-from tinygrad.codegen.clipping import Leaves, Store
+from tinygrad.codegen.access import Store, around
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
-from tinygrad.codegen.leaves import Put
+from tinygrad.codegen.leaves import Leaves, Put
 from tinygrad.codegen.linear import Values
-from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
+from tinygrad.codegen.reduce import empty_of, is_compensated, is_long
 from tinygrad.loops.layout import (
     element,
     factor_of,
@@ -25,6 +24,7 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.roles import LANES, WRITTEN_OUT
 from tinygrad.loops.together import BEFORE
+from tinygrad.simplify.constants import identity
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -129,17 +129,12 @@ class Accumulators:
             return state
         if self.is_tiled:
             taken = evaluator.tiles.dot(self.node, state[0], copies)
-            if mask is not None:
-                joined = program.joined(mask, taken, state[0])
-                taken = program.add(Ops.WHERE, taken.dtype, joined)
-            return [taken]
+            return [program.chosen(mask, taken, state[0])]
         if mask is None and len(state) == 1 and self._is_fused():
             a, b = (evaluator.evaluate(s, copies) for s in value.src)
             return [evaluator.combiner.fused(a, b, state[0])]
         item = program.widen(evaluator.evaluate(value, copies), self.width)
-        if mask is not None:
-            mask, item = program.joined(mask, item)
-            item = program.add(Ops.WHERE, item.dtype, (mask, item, self.empty))
+        item = program.chosen(mask, item, self.empty)
         return taken_in(evaluator, self.node.arg, state, item)
 
 
@@ -204,7 +199,8 @@ class StagedSums:
             state = [evaluator.access.load(read, copies) for read in self.reads]
             state = taken_in(evaluator, self.reduce.arg, state, taken)
             for each, value in zip(self.held, state, strict=True):
-                evaluator.access.store(each, self.offset, value, copies, self.own, padded=True)
+                store = Store(each, self.offset, value)
+                evaluator.access.store(store, copies, self.own, padded=True)
         return values
 
 
@@ -217,13 +213,9 @@ def taken_in(evaluator: Evaluator, monoid: str, state: Values, item: UOp) -> Val
 
 def combined(evaluator: Evaluator, reduce: UOp, copies: Copies) -> UOp | None:
     """The values of all unrolled turns of a REDUCE, in pairs; None if there are none."""
-    program, items, inner = evaluator.program, [], own_ranges(reduce)
+    empty, items, inner = identity(reduce.arg, reduce.dtype), [], own_ranges(reduce)
     for turn in evaluator.copies_of(inner, copies):
         mask = evaluator.integers.valid(inner, turn)
         item = evaluator.evaluate(term_of(reduce), turn)
-        if mask is not None:
-            empty = identity(reduce.arg, reduce.dtype)
-            joined = program.joined(mask, item, empty)
-            item = program.add(Ops.WHERE, joined[1].dtype, joined)
-        items.append(item)
+        items.append(evaluator.program.chosen(mask, item, empty))
     return evaluator.combiner.pairwise(reduce.arg, items) if items else None

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once, prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.pipeline import Lowered, Phase, bundle_name
+from tinygrad.codegen.names import bundle_name
+from tinygrad.codegen.pipeline import Lowered, Phase
 from tinygrad.schedule.bundles import Member, Values, alone, members_of
 from tinygrad.schedule.plan import variable_number
 from tinygrad.simplify.forms import number

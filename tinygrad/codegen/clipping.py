@@ -8,41 +8,17 @@ margin is negative, no limit matters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from tinygrad.loops.layout import element, flat_offset, role_of, size_of
+from tinygrad.codegen.access import Store
+from tinygrad.codegen.leaves import Leaves
+from tinygrad.loops.layout import role_of, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-
-class Store(NamedTuple):
-    """`value` is written to `memory`, a PARAM or STAGE, at `offset`."""
-
-    memory: UOp
-    offset: UOp
-    value: UOp
-
-
-class Leaves(NamedTuple):
-    """The stores for all turns of these loops."""
-
-    own: Sequence[UOp]
-    stores: Sequence[Store]
-
-    @property
-    def values(self) -> list[UOp]:
-        """What is computed for the stores."""
-        return [value for store in self.stores for value in (store.offset, store.value)]
-
-
-def fill_of(stage: UOp) -> Store:
-    """The store that fills a stage."""
-    return Store(stage, flat_offset(element(stage)), stage.src[0])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import Access
+from tinygrad.codegen.access import Access, Store
 from tinygrad.codegen.faults import Faults
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import Copies, Integers
@@ -31,8 +31,6 @@ from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import WRITTEN_OUT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
-
-COMPARISONS = GroupOp.Comparison
 
 
 class Evaluator:
@@ -170,7 +168,7 @@ class Evaluator:
         if node.op is Ops.RUNNING:
             assert self.running is not None and self.running.node is node
             return self.running.take(done[node.src[0]], copies)
-        if node.op in COMPARISONS and node.vmin == node.vmax:
+        if node.op in GroupOp.Comparison and node.vmin == node.vmax:
             return UOp.const(dtypes.bool, node.vmin)
         if _compares_indices(node):
             return self.integers.compare(node, copies)
@@ -209,7 +207,7 @@ class Evaluator:
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))
             limited = self._beyond(node, copies)
-            self.access.store(stage, flat_offset(node), value, copies, limited)
+            self.access.store(Store(stage, flat_offset(node), value), copies, limited)
             return value
         return self.access.load(node, copies)
 
@@ -254,7 +252,7 @@ _FOLDED = frozenset((Ops.CAST, Ops.ADD, Ops.MUL, Ops.SHL, Ops.SHR, Ops.AND, Ops.
 
 
 def _compares_indices(node: UOp) -> bool:
-    return node.op in COMPARISONS and node.src[0].dtype is dtypes.index
+    return node.op in GroupOp.Comparison and node.src[0].dtype is dtypes.index
 
 
 def _is_limited_by(loop: UOp, others: Sequence[UOp]) -> bool:

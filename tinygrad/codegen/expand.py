@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.codegen.access import fill_of
 from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
 from tinygrad.codegen.ahead import ahead_of, filled_ahead
-from tinygrad.codegen.clipping import Leaves, fill_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
-from tinygrad.codegen.leaves import Body, Put
+from tinygrad.codegen.leaves import Body, Leaves, Put
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import (
     accumulates,
@@ -27,7 +27,7 @@ from tinygrad.loops.layout import (
     term_of,
 )
 from tinygrad.loops.matrix_units import UNITS
-from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, Nest, Reduce
+from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, LoopTree, Reduce
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -43,11 +43,11 @@ class Expansion:
         self.given: dict[UOp, Number] = self.lanes.counters()
         self.stores: Mapping[str, Body] = {}  # bodies that may be inside the loops of others
 
-    def run(self, nest: Nest, bodies: Mapping[str, Body]) -> None:
-        """Walks the whole nest and calls, at each leaf, the body of its kind. The bodies of stages
+    def run(self, tree: LoopTree, bodies: Mapping[str, Body]) -> None:
+        """Walks the whole tree and calls, at each leaf, the body of its kind. The bodies of stages
         that are filled on the way are made here."""
         self.stores = {kind: body for kind, body in bodies.items() if kind != "fill"}
-        self._walk(nest.root.items, [], next(iter(bodies.values())))
+        self._walk(tree.root.items, [], next(iter(bodies.values())))
 
     def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
         """Whether no expression of the tasks' counters is negative; None if there are no

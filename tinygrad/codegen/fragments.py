@@ -4,7 +4,8 @@ reads. The accumulator is distributed: each lane holds its elements of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from itertools import product
 
 from tinygrad.base.dtype import DType, dtypes
@@ -14,7 +15,6 @@ from tinygrad.codegen.access import ROW, is_swizzled
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
-from tinygrad.codegen.reduce import identity
 from tinygrad.loops.layout import (
     below_bits,
     factor_of,
@@ -28,6 +28,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -162,10 +163,10 @@ class Sums:
         """Binds every copy of the output to its lane of an accumulator."""
         program, home = self.owner.program, self.owner.home_of(self.node)
         if self.unit.is_staged:
-            wait = Ops.WAIT, ("products", 0)
-            results = [self._effect(wait[0], total.dtype, (total,), wait[1]) for total in results]
+            wait = "products", 0
+            results = [self._effect(Ops.WAIT, each.dtype, (each,), wait) for each in results]
         vector = next((r for r in self.own if role_of(r) == "VECTOR"), None)
-        key: Callable[[Copies], object] = lambda c: self.owner.integers.key(self.node, c)  # noqa: E731
+        key = functools.partial(self.owner.integers.key, self.node)
         for out, total in zip(self.outs, results, strict=True):
             groups: dict[object, Values] = {}
             for lane, turn in enumerate(product(*map(_turns, self.own))):
@@ -195,7 +196,7 @@ class Sums:
         loops = [self.loops[name] for name in items]
         inside = [r for r in loops if role_of(r) == "VECTOR"]
         outside = [r for r in loops if r not in inside]
-        if g is None or t is None or any(r in x.ranges for x in terms if x is not g for r in (g,)):
+        if g is None or t is None or any(g in x.ranges for x in terms if x is not g):
             return None
         pack = prod(size_of(r) for r in inside)
         steps = [terms.get(r, 0) for r in inside] or [1]

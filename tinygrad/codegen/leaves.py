@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from tinygrad.codegen.access import around
-from tinygrad.codegen.clipping import Leaves, Store
+from tinygrad.codegen.access import Store, around
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
@@ -15,6 +15,19 @@ from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+
+class Leaves(NamedTuple):
+    """The stores for all turns of these loops."""
+
+    own: Sequence[UOp]
+    stores: Sequence[Store]
+
+    @property
+    def values(self) -> list[UOp]:
+        """What is computed for the stores."""
+        return [value for store in self.stores for value in (store.offset, store.value)]
+
 
 Body = Callable[[Values], Values]
 """The action of a leaf: maps the values that the loops carry to those after it."""
@@ -72,7 +85,8 @@ class Put:
         only = evaluator.lanes.first_of(self.apart)
         for (memory, offset, _), value, part in zip(self.stores, made, self.parts, strict=True):
             if not any(copies.get(r) for r in self.own if r not in part):
-                evaluator.access.store(memory, offset, value, copies, part, only=only, **self.how)
+                store = Store(memory, offset, value)
+                evaluator.access.store(store, copies, part, only=only, **self.how)
 
     def _put_tile(self, store: Store, copies: Copies) -> None:
         """Stores all turns of these loops at once to a stage in a matrix unit's order."""
@@ -82,7 +96,7 @@ class Put:
         made = evaluator.recalled(value, copies)
         if made is None:
             made = evaluator.tiles.vector(value, copies, tiles)
-        evaluator.access.store_tile(memory, offset, made, copies, tiles)
+        evaluator.access.store_tile(Store(memory, offset, made), copies, tiles)
 
 
 def _fetched(memory: UOp, value: UOp) -> UOp | None:

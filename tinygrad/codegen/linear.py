@@ -163,13 +163,13 @@ class Program:
 
     def smaller(self, a: Number, b: Number) -> Number:
         """The lesser of two indices."""
-        return min(a, b) if isinstance(a, int) and isinstance(b, int) else self._chosen(a, b, True)
+        return min(a, b) if isinstance(a, int) and isinstance(b, int) else self._one_of(a, b, True)
 
     def larger(self, a: Number, b: Number) -> Number:
         """The greater of two indices."""
-        return max(a, b) if isinstance(a, int) and isinstance(b, int) else self._chosen(a, b, False)
+        return max(a, b) if isinstance(a, int) and isinstance(b, int) else self._one_of(a, b, False)
 
-    def _chosen(self, a: Number, b: Number, wants_less: bool) -> UOp:
+    def _one_of(self, a: Number, b: Number, wants_less: bool) -> UOp:
         left, right = as_node(a), as_node(b)
         arms = (left, right) if wants_less else (right, left)
         return self.add(Ops.WHERE, dtypes.index, (self.test(Ops.CMPLT, left, right), *arms))
@@ -241,6 +241,13 @@ class Program:
             return b if is_off(b) else a
         a, b = self.joined(a, b)
         return a if a is b else self.add(Ops.AND, a.dtype, (a, b))
+
+    def chosen(self, mask: UOp | None, value: UOp, other: UOp) -> UOp:
+        """`value` where the mask holds, else `other`."""
+        if mask is None:
+            return value
+        mask, value, other = self.joined(mask, value, other)
+        return self.add(Ops.WHERE, value.dtype, (mask, value, other))
 
     @property
     def in_loop(self) -> bool:

@@ -31,7 +31,7 @@ from tinygrad.loops.nest import (
     Item,
     Leaf,
     Loop,
-    Nest,
+    LoopTree,
     Reduce,
     Scope,
 )
@@ -99,7 +99,7 @@ class NestBuilder:
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
-    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> Nest:
+    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> LoopTree:
         """The tree of (loops, values, kind): the values are computed for all turns of their
         loops."""
         *before, last = (self._work(*nest) for nest in nests)
@@ -108,7 +108,7 @@ class NestBuilder:
             if node.op is Ops.REDUCE:
                 self._owners.setdefault(_loops_around(node), []).append(node)
         self._open(whole)
-        return Nest(self.root, self.copies)
+        return LoopTree(self.root, self.copies)
 
     def _work(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Work:
         loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))

@@ -8,16 +8,17 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
-from tinygrad.base.helpers import ceildiv, colored, prod
+from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import SLACK
-from tinygrad.codegen.clipping import Arms, Leaves, Store, arms_of, fill_of
+from tinygrad.codegen.access import SLACK, Store, fill_of
+from tinygrad.codegen.clipping import Arms, arms_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import after_loops, guarded
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
-from tinygrad.codegen.leaves import Put
+from tinygrad.codegen.leaves import Leaves, Put
 from tinygrad.codegen.linear import Number, Program, as_node
+from tinygrad.codegen.names import kernel_name
 from tinygrad.codegen.nesting import NestBuilder
 from tinygrad.codegen.numbers.decompose import decompose
 from tinygrad.codegen.numbers.words import in_words
@@ -27,7 +28,6 @@ from tinygrad.loops.layout import (
     elements,
     fact,
     fill_order,
-    name_of,
     nodes_of,
     overlaps,
     own_ranges,
@@ -338,54 +338,3 @@ def _written(stores: list[Store]) -> frozenset[UOp]:
         if not found.isdisjoint(node.src):
             found.add(node)
     return frozenset(found)
-
-
-# ---- names ---------------------------------------------------------------------------------------
-
-ORDER = ("PARALLEL", "LANE", "LOOP", "ORDERED", "GROUP", "SPREAD", "UNROLL", "VECTOR", "TILE")
-COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}
-
-
-def kernel_name(kernel: UOp) -> tuple[str, str]:
-    """`E_..` or, with a reduction, `r_..`, and the sizes of the axes; and the same in colours. A
-    bundle is named after its first kernel."""
-    if kernel.op is Ops.BUNDLE:
-        first, colors = kernel_name(kernel.src[0])
-        return bundle_name(kernel, first), bundle_name(kernel, colors)
-    own = own_ranges(kernel.src[0])
-    reduced = [r for n in nodes_of(kernel) if n.op is Ops.REDUCE for r in own_ranges(n)]
-    axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
-    axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
-    several = [axis for axis in axes if size_of(axis[0]) > 1] or axes[:1]
-    plain = colors = "r" if reduced else "E"
-    for loop, is_reduced in several:
-        size = str(size_of(loop))
-        plain += f"_{size}"
-        colors += f"_{colored(size, _color(loop, is_reduced))}"
-    return plain, colors
-
-
-def bundle_name(bundle: UOp, first: str) -> str:
-    """The name of a bundle whose first kernel has this name: how many kernels it runs, and that
-    name."""
-    return f"b{len(bundle.arg)}_{first}"
-
-
-def axis_colors(kernel: UOp) -> dict[str, str]:
-    """The colour of each loop by name: blue and cyan run in parallel, white and red sequentially,
-    yellow and magenta are copies and lanes; red and magenta are reduced."""
-    nodes = nodes_of(kernel)
-    reduced = {r for n in nodes if n.op is Ops.REDUCE for r in own_ranges(n)}
-    return {name_of(r): _color(r, r in reduced) for r in nodes if r.op is Ops.RANGE}
-
-
-def _color(loop: UOp, is_reduced: bool) -> str:
-    role = role_of(loop)
-    if role in COLORS:
-        return COLORS[role]
-    if role in ("LOOP", "ORDERED"):
-        return "red" if is_reduced else "white"
-    return "magenta" if is_reduced else "yellow"
-
-
-__all__ = ["Lowered", "Phase", "axis_colors", "kernel_name", "lower", "name_of", "rewrite"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
@@ -18,6 +18,7 @@ from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.tensorise import within
+from tinygrad.simplify.constants import identity
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
@@ -38,11 +39,6 @@ PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
 
 BOOLEAN = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR}
-
-
-def identity(monoid: str, dtype: DType) -> UOp:
-    """The result of an empty reduction."""
-    return UOp.const(dtype, MONOIDS[monoid].identity(dtype))
 
 
 def empty_of(node: UOp) -> UOp:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import post_order, prod
-from tinygrad.codegen.access import Access
+from tinygrad.codegen.access import Access, Store
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
@@ -119,7 +119,7 @@ class Tiles:
             return self.vector(value_at(read), copies, tiles)
         if stage in owner.filling and fills_itself(stage):
             value = owner.filled(read, lambda value: self.vector(value, copies, tiles))
-            owner.access.store_tile(stage, flat_offset(read), value, copies, tiles)
+            owner.access.store_tile(Store(stage, flat_offset(read), value), copies, tiles)
             return value
         found = self._loaded(read, copies, tiles)
         return self._transposed(read, copies, tiles) if found is None else found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygrad.base.helpers import plural
 from tinygrad.base.target import Target
-from tinygrad.codegen.pipeline import bundle_name, kernel_name
+from tinygrad.codegen.names import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.making import plan_of

@@ -19,7 +19,8 @@ from typing import Any
 from tinygrad.backends.cpu.target import core_count
 from tinygrad.base.helpers import prod
 from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, NOOPT, RECIPES, SPEC
-from tinygrad.codegen.pipeline import Lowered, kernel_name
+from tinygrad.codegen.names import kernel_name
+from tinygrad.codegen.pipeline import Lowered
 from tinygrad.engine.devices import Device, OpenDevice
 from tinygrad.engine.faults import Touches
 from tinygrad.engine.gallery import capture_kernel

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.plan import BITS, bits_of
+from tinygrad.schedule.plan import BITS, signed_bits
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -41,7 +41,7 @@ Number = UOp | Begin
 
 def value_of(number: Number) -> int:
     """The value that a plan gets for it: the bits of a float."""
-    return bits_of(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
+    return signed_bits(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
 
 
 def nobodys(number: Number) -> UOp | int:

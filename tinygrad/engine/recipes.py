@@ -16,7 +16,8 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import colored, uncolored
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE, NOOPT, RECIPES
 from tinygrad.codegen.bundles import Part, joined, shared
-from tinygrad.codegen.pipeline import Lowered, kernel_name, lower
+from tinygrad.codegen.names import kernel_name
+from tinygrad.codegen.pipeline import Lowered, lower
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.show import show_lowered

@@ -12,7 +12,8 @@ from tinygrad.backends.interface import Compiler
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import colored
 from tinygrad.base.settings import DEBUG
-from tinygrad.codegen.pipeline import Lowered, Phase, axis_colors
+from tinygrad.codegen.names import axis_colors
+from tinygrad.codegen.pipeline import Lowered, Phase
 from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.schedule.plan import Plan
 from tinygrad.uop.node import UOp

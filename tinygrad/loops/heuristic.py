@@ -44,7 +44,7 @@ from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 PLANE = 32
 """Vectors of pixels in a large plane: the partial tiles at its end then hardly matter."""
@@ -328,10 +328,10 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
         if node.op is Ops.INDEX:
             if node not in dividing and not linear(flat_offset(node), outer, inner):
                 return False
-        elif node.op in _COMPARES and plan.sums and outer not in planes:
+        elif node.op in GroupOp.Comparison and plan.sums and outer not in planes:
             if _bounds_another(plan, node, pair) and not _goes_through(node, outer, inner):
                 return False
-        elif node.op in (*_COMPARES, Ops.CAST) and not _goes_through(node, outer, inner):
+        elif node.op in (*GroupOp.Comparison, Ops.CAST) and not _goes_through(node, outer, inner):
             return False
     return True
 
@@ -363,7 +363,9 @@ def _planes(plan: Plan, closer: UOp) -> list[UOp]:
     loops, inside = [*own_ranges(closer)], 1
     while loops and inside < PLANE * plan.lanes:
         inside *= size_of(loops.pop())
-    seen = [n.ranges for n in plan.nodes if n.op in _COMPARES and any(map(is_index, n.src))]
+    seen = [
+        n.ranges for n in plan.nodes if n.op in GroupOp.Comparison and any(map(is_index, n.src))
+    ]
     return [loop for loop in loops[-1:] if any(loop in ranges for ranges in seen)]
 
 
@@ -384,6 +386,3 @@ def _bounds_another(plan: Plan, comparison: UOp, pair: set[UOp]) -> bool:
     turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps have few turns
     others = (size_of(r) for r in comparison.ranges if r not in here)
     return turns > UNROLL_WHOLE and any(UNROLL_WHOLE < size <= 4 * turns for size in others)
-
-
-_COMPARES = frozenset((Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import round_up
 from tinygrad.simplify.affine import affine, weighted
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
@@ -228,7 +229,7 @@ def row_padding(row_elements: int, itemsize: int) -> int:
     """Extra elements for each row, so that rows start on cache lines and don't all map to the same
     sets."""
     line = max(1, LINE // itemsize)
-    padded = -(-row_elements // line) * line
+    padded = round_up(row_elements, line)
     if padded * itemsize % 4096 == 0:
         padded += 2 * line
     return padded - row_elements

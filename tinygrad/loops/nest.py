@@ -20,6 +20,7 @@ from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+from tinygrad.uop.text import SIGNS
 
 
 @dataclass(eq=False)
@@ -98,7 +99,7 @@ class Leaf(Item):
 
 
 @dataclass(frozen=True)
-class Nest:
+class LoopTree:
     """A phase's whole tree: the root scope and how many static copies it has."""
 
     root: Scope
@@ -108,7 +109,7 @@ class Nest:
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def text(nest: Nest) -> str:
+def text(tree: LoopTree) -> str:
     """The tree, one line an item.
 
     for i in 0..4, tasks
@@ -117,7 +118,7 @@ def text(nest: Nest) -> str:
           take
       store
     """
-    return "\n".join(_lines(nest.root.items, 0))
+    return "\n".join(_lines(tree.root.items, 0))
 
 
 def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
@@ -173,7 +174,6 @@ def expression(node: UOp) -> str:
         return str(node.arg)
     if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
         return str(node.arg[0])
-    signs = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
-    if node.op in signs:
-        return "(" + signs[node.op].join(map(expression, node.src)) + ")"
+    if node.op in SIGNS:
+        return "(" + SIGNS[node.op].join(map(expression, node.src)) + ")"
     return f"{node.op.name.lower()}({', '.join(map(expression, node.src))})"

@@ -66,10 +66,12 @@ class Nest:
 
 @dataclass
 class Plan:
-    """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task.
-    `edges`: loops whose turn decides where a sum begins and ends, such as the loop over pixels near
-    a border. `planes`: loops over planes of pixels, whose turn decides whether whole taps are
-    border. `added`: stages that accumulate the results of blocks of rows."""
+    """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task;
+    `block_rows`: those over the rows of a block. `edges`: loops whose turn decides where a sum
+    begins and ends, such as the loop over pixels near a border. `planes`: loops over planes of
+    pixels, whose turn decides whether whole taps are border. `kept`: stages of values that several
+    loops share, outermost first; `added`: stages that accumulate the results of blocks of rows.
+    `lanes`: elements of a vector."""
 
     kernel: UOp
     target: Target
@@ -237,6 +239,10 @@ class Plan:
         while lanes > size:
             lanes //= 2
         return lanes
+
+    def fills_vectors(self, loop: UOp) -> bool:
+        """Whether a loop has enough turns for a whole vector."""
+        return self.lanes_within(size_of(loop)) == self.lanes > 1
 
 
 @lru_cache(maxsize=64)

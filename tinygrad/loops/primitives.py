@@ -17,6 +17,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.distribute import distribute
 from tinygrad.loops.layout import (
     element,
@@ -105,7 +106,7 @@ def split(
 
 def _divided_up(size: UOp, factor: int) -> UOp:
     if size.op is Ops.CONST:
-        return number(-(-size.arg // factor))
+        return number(ceildiv(size.arg, factor))
     return divide(add(size, number(factor - 1)), factor)
 
 

@@ -1,48 +1,29 @@
 """Which reductions are matrix products: a REDUCE of a*b whose factors depend on different loops of
 the output, or of any other short expression of two such operands (a distance, a sum of which the
-maximum is wanted). Also the register tile that suits such a product, and the matrix unit that can
-compute it, if the target has one."""
+maximum is wanted). Also the matrix unit that can compute such a product, if the target has one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import product
-from math import ceil
-from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import weight
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, sums_of
+from tinygrad.loops.layout import below_bits, name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
+from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_tile
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-MOST_VECTORS, MOST_ROWS = 6, 16
-"""The largest register tiles that are compared: vectors side by side, and rows."""
-
-FEW_REGISTERS, MASK, SPILT_MASK = 16, 0.75, 5
-"""With so few registers masks share them with the tile; processors with more have separate mask
-registers. Cycles that a vector read under a mask takes longer, and the number of loads that it
-counts as if no register is left for the mask."""
-
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""
 
-WAYS, SETS = 8, 2048
-"""Rows `SETS` bytes apart fall on two sets of the first cache, each of which holds `WAYS` lines."""
-
-ADDRESSES, ADDRESS = 4, 1.0
-"""The number of row addresses that stay in registers; cycles for each further one."""
-
-FRONT_END = 0.15  # cycles that the processor takes to issue one operand
 LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
 """A panel of more than the first fraction of the private cache is packed in blocks of about the
 second, if the partial sums of all row tiles fit in the third. Where few row tiles use a panel, so
@@ -58,20 +39,9 @@ PADDED, PADDED_TILES = 1.25, 4.0
 """For a unit a sum may be padded to this many times its length; to the second number for a unit of
 tiles, since it is that much faster."""
 
-PART_OF_A_LINE = 1.0
-"""Cycles for each vector that is read where it lies and shares its line with the next tile's, since
-the line may have to be loaded again."""
-
-POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
-
-
 MOST_OPERATIONS = 8
 """Operations on two operands that are worth a register tile: if there are more, then reading the
 operands again for each result costs little beside them."""
-
-TEMPORARIES = 2
-"""Registers for values between the operands and the results, unless one instruction multiplies and
-adds."""
 
 
 @dataclass(frozen=True)
@@ -134,102 +104,6 @@ def _parts(value: UOp) -> tuple[list[UOp], list[UOp]]:
     return mixed, [n for n in inside if n.ranges and n.ranges < value.ranges]
 
 
-class Tile(NamedTuple):
-    """The rows and columns of a tile whose sums stay in registers, and the cycles that one step
-    along k takes for all tiles together."""
-
-    cycles: float
-    rows: int
-    columns: int
-
-
-def register_tile(
-    plan: Plan,
-    rows: int,
-    columns: int,
-    itemsize: int,
-    run: int = 0,
-    apart: int = 0,
-    masked: bool = False,
-    beside: bool = False,
-    temporaries: int = 0,
-    depth: int = 0,
-) -> Tile:
-    """The best register tile for elements of this size. `run`: this many rows are evenly spaced; 0:
-    all. `apart`: bytes from row to row, if rows are read where they lie. `masked`: vectors are read
-    under masks. `beside`: tiles lie beside each other in one panel. `depth`: terms of a sum that is
-    stored at once; 0: it is not."""
-    target = replace(plan.target, registers=plan.target.registers - temporaries)
-    lanes = max(1, min(plan.lanes, target.vector // itemsize))
-    most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(target, rows, columns, lanes, run, most, masked, beside, depth)
-
-
-@lru_cache(maxsize=1024)
-def best_tile(
-    target: Target,
-    rows: int,
-    columns: int,
-    lanes: int,
-    run: int = 0,
-    most: int = MOST_ROWS,
-    masked: bool = False,
-    beside: bool = False,
-    depth: int = 0,
-) -> Tile:
-    """The tile with the fewest cycles, remainders included. m*v accumulators, v vectors and one
-    broadcast must fit in the registers. `masked`: vectors are read under masks. `beside`: tiles lie
-    beside each other in a panel, so one that is no whole number of cache lines shares a line with
-    the next. So do results of sums of `depth` terms, if their rows are whole lines."""
-    vectors = ceil(columns / lanes)
-
-    whole_rows = depth and columns * target.vector // lanes % target.cache_line == 0
-    in_lanes = masked and target.registers <= FEW_REGISTERS
-
-    def cycles(m: int, v: int) -> float:
-        spilt = in_lanes and m * v + 2 * v + 1 > target.registers
-        loads, cost = SPILT_MASK if spilt else 1, MASK * in_lanes * vectors * ceil(rows / m)
-        for count, width in ((vectors // v, v), (1, vectors % v)):
-            for times, height in ((rows // m, m), (1, rows % m)):
-                if width and height:
-                    cost += count * times * _cycles(target, height, width, loads)
-        cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
-        if rows > m:
-            cost += vectors  # packing: one more store for each vector and turn
-        elif lanes > 1 and v * target.vector < target.cache_line:
-            cost += vectors * PART_OF_A_LINE
-        if v * target.vector % target.cache_line:
-            tiles = ceil(vectors / v) * PART_OF_A_LINE
-            cost += tiles * ceil(rows / m) if beside else 0
-            cost += tiles * rows / depth if whole_rows else 0
-        return cost * (1 + POWER_OF_TWO_PANELS) if v & (v - 1) else cost
-
-    sizes = product(range(1, MOST_VECTORS + 1), range(1, most + 1))
-    fitting = [(v, m) for v, m in sizes if m * v + v + 1 <= target.registers]
-    tiles = [Tile(cycles(m, v), m, v * lanes) for v, m in fitting]
-    return min(tiles, key=lambda tile: round(tile.cycles, 9))
-
-
-def _addresses(height: int, run: int) -> int:
-    """How many separate addresses the rows of a tile need, since they have no fixed distance from
-    another row, beyond those that there are registers for."""
-    if not run or run % height == 0:
-        return 0
-    count = height // run if height % run == 0 else height
-    return max(0, count - ADDRESSES)
-
-
-def _cycles(target: Target, height: int, width: int, loads: int) -> float:
-    """Cycles of one step of a tile: the slowest of multiply-add ports, load ports and latency, plus
-    the front end."""
-    issue = max(
-        height * width / target.fma_ports,
-        (height + width * loads) / target.load_ports,
-        target.fma_latency,
-    )
-    return issue + FRONT_END * (height + width)
-
-
 def panel_block(target: Target, line: int, has_window: bool) -> int:
     """The bytes of a block of a long panel, of which one turn takes `line` bytes."""
     near = int(NEAR_PANEL * target.cache_l1)
@@ -245,7 +119,7 @@ def is_in_place(
     if not may_stay(nest, columns, loops):
         return False
     height, itemsize = size_of(row_loop), columns.dtype.itemsize
-    stay = register_tile(plan, height, width, itemsize, masked=True).cycles
+    stay = register_tile(plan, height, width, itemsize, Surroundings(masked=True)).cycles
     packed = register_tile(plan, height, width, itemsize).cycles + PACKING * itemsize * width
     return stay * (1 + min(laying_out(nest, rows), STRIDED_ROWS)) <= packed
 
@@ -308,7 +182,7 @@ def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
     depth = fit(plan, name, unit, rows)
     pack = depth[-1]
     products = (n for n in plan.nodes if n.op is Ops.WMMA and plan.loops[pack] in n.ranges)
-    first, second = map(_memory_of, next(products).src)
+    first, second = map(below_bits, next(products).src)
     return replace(one, inner=plan.loops[name], rows=first, columns=second, depth=depth)
 
 
@@ -323,10 +197,6 @@ def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
         depth = (first, plan.split(first, unit.pack, name + "p", "TILE", "TILE"))
     plan.do("tensorise", depth[-1], rows, unit.name)
     return depth
-
-
-def _memory_of(bits: UOp) -> UOp:
-    return bits.src[0] if bits.op is Ops.BITCAST else bits
 
 
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:

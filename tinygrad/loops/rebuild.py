@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import post_order
 from tinygrad.loops.layout import gate_of, indices, nodes_of, own_ranges
-from tinygrad.simplify.affine import add, divide, modulo, simplify_index
+from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,6 @@ class Replacement:
 
 Hook = Callable[[UOp], UOp | None]
 """Maps a node of the new kernel to its replacement (None: itself)."""
-
-_ARITHMETIC = GroupOp.ALU | {Ops.CAST}
 
 
 def rebuild(root: UOp, loops: Mapping[UOp, Replacement], hook: Hook | None = None) -> UOp:
@@ -77,23 +74,6 @@ def _affected(root: UOp, changes: Mapping[UOp, UOp], done: Mapping[UOp, UOp]) ->
         return [n for n in nodes if n not in done and not n.ranges.isdisjoint(changes)]
 
     return post_order(changing([root]), lambda node: changing(node.src))
-
-
-def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
-    """`node` with other sources. These are brought into canonical form, unless the node itself is
-    index arithmetic."""
-    if src == node.src:
-        return node
-    return node.with_src(src if _is_arithmetic(node) else tuple(map(canonical, src)))
-
-
-def canonical(node: UOp) -> UOp:
-    """`node`, in canonical form if it is index arithmetic."""
-    return simplify_index(node) if _is_arithmetic(node) else node
-
-
-def _is_arithmetic(node: UOp) -> bool:
-    return node.dtype is dtypes.index and node.op in _ARITHMETIC
 
 
 def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:

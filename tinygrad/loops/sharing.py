@@ -24,8 +24,9 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import below_casts, factors_of, register_tile, those_in
+from tinygrad.loops.products import below_casts, factors_of, those_in
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -253,9 +254,13 @@ def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
     fit = 2 * plan.lanes * size_of(loop) * 4 <= room(plan.target) and not plan.target.has_groups
     for read in reads_of(plan.below((value,))) if fit else ():
         for rows in plan.nest("store").loops[:-1]:
-            fills = plan.lanes_within(size_of(rows)) == plan.lanes > 1
             apart = rows is not loop and (step(read, loop) or 0) > LONGEST_STEP
-            if fills and apart and step(read, rows) == 1 and role_of(rows) == "LOOP":
+            if (
+                plan.fills_vectors(rows)
+                and apart
+                and step(read, rows) == 1
+                and role_of(rows) == "LOOP"
+            ):
                 return rows
     return None
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
+from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import MONOIDS, Ops, unsigned_of
+from tinygrad.uop.op import Ops, unsigned_of
 
 
 def extend(kernel: UOp, name: str, multiple: int) -> UOp:
@@ -40,7 +42,7 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     size = size_of(loop)
     if size % multiple == 0:
         return kernel
-    longer = loop.with_src((number(-(-size // multiple) * multiple),))
+    longer = loop.with_src((number(round_up(size, multiple)),))
     inside = UOp(Ops.CMPLT, dtypes.bool, (longer, number(size)))
     value, own = reduce.src[0], tuple(longer if r is loop else r for r in own_ranges(reduce))
     if reduce.arg != "add":
@@ -56,7 +58,7 @@ def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
     """What a REDUCE takes in if `value` counts only below a limit of this loop: the value there,
     and the identity beyond. Memory is read only below the limit."""
     inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
-    nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
+    nothing = identity(reduce.arg, reduce.dtype)
     return inside.alu(Ops.WHERE, _guarded(value, loop, inside), nothing)
 
 
@@ -178,7 +180,7 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     given = a.dtype, b.dtype
     if row.a not in (a.dtype, SHIFTED.get(a.dtype)) or (b.dtype, reduce.dtype) != (row.b, row.out):
         raise ArgumentError(f"tensorise {name!r}: {unit} does not take {given} to {reduce.dtype!r}")
-    first, second = bits_of(a), bits_of(b)
+    first, second = as_bits(a), as_bits(b)
     if a.dtype is row.a:
         return replaced(kernel, {reduce: _sum_of(reduce, row, first, second)})
     shift = UOp.const(row.a, 1 << row.a.bitsize - 1)
@@ -207,7 +209,7 @@ def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:
     return reduce.with_src((product, *own_ranges(reduce)))
 
 
-def bits_of(value: UOp) -> UOp:
+def as_bits(value: UOp) -> UOp:
     """A float as the unsigned integer of the same size; an integer as it is."""
     dtype: DType = value.dtype
     if not dtypes.is_float(dtype):

@@ -19,9 +19,9 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import nodes_of, own_ranges, role_of, sums_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named, loops_alike
 from tinygrad.loops.rebuild import replaced
-from tinygrad.simplify.constants import is_zero
+from tinygrad.simplify.constants import identity, is_zero
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import MONOIDS, Ops
+from tinygrad.uop.op import Ops
 
 BEFORE = "before"
 """The tag of a RUNNING whose value excludes the current turn."""
@@ -220,7 +220,7 @@ def _followed(first: UOp, second: UOp, loops: tuple[UOp, ...], power: Power) -> 
     most = first.src[0].reduce("max", *loops[1:])
     now = UOp(Ops.RUNNING, first.dtype, (most, loops[0]), "max")
     before = now.replace(tag=BEFORE)
-    nothing = UOp.const(first.dtype, MONOIDS["max"].identity(first.dtype))
+    nothing = identity("max", first.dtype)
     # the term, with the maximum so far; a distance from minus infinity stays minus infinity
     x = power.distance.src[0]
     distance = x.alu(Ops.CMPEQ, nothing).where(x, power.distance)

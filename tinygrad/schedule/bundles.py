@@ -20,7 +20,7 @@ from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.inlining import reads_again
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.movement import offset_of
-from tinygrad.schedule.plan import Step, bits_of, bits_variable, variable_name, variable_number
+from tinygrad.schedule.plan import Step, bits_variable, signed_bits, variable_name, variable_number
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
@@ -140,7 +140,7 @@ def _one_kernel(family: Sequence[UOp]) -> tuple[UOp, list[tuple[int, ...]]]:
     columns = [*zip(*map(numbers, family), strict=True)]
     places = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     differing = [[numbers(ast)[i] for i in places] for ast in family]
-    values = [tuple(map(bits_of, own)) for own in differing]
+    values = [tuple(map(signed_bits, own)) for own in differing]
     opened = [with_variables(ast, own) for ast, own in zip(family, differing, strict=True)]
     if len(set(opened)) == 1:
         return opened[0], values

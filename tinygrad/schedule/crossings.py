@@ -90,7 +90,7 @@ def _count_alike(one: UOp, other: UOp) -> bool:
     return all(r.op is Ops.RANGE and len(r.src) == 1 for r in (*terms, *other_terms))
 
 
-def joined(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) -> list[Crossing]:
+def joinable(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) -> list[Crossing]:
     """The pairs that can become one kernel; each kernel is in one pair at most. The other kernel's
     values must be sums over the shared loop, and nothing else in it may run over that loop."""
     taken = set[Kernel]()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinygrad.schedule.bundles import ORDERED, numbers, of_any_size, sized, with_variables
-from tinygrad.schedule.plan import Plan, Step, bits_of, variable_name, variable_number
+from tinygrad.schedule.plan import Plan, Step, signed_bits, variable_name, variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -43,7 +43,7 @@ def _shared(step: Step, first: int) -> tuple[Step, list[int]] | None:
     largest = SMALLEST
     while largest < size:
         largest *= GROWTH
-    values = [*map(bits_of, opened), size]
+    values = [*map(signed_bits, opened), size]
     names = (*step.variables, *(variable_name(first + i) for i in range(len(values))))
     kernel, variables = _numbered_alike(sized(form, [largest]), names)
     return replace(

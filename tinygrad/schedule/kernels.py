@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import post_order, prod
 from tinygrad.schedule.bases import (
     contiguous_base,
@@ -33,10 +32,10 @@ from tinygrad.schedule.rewrites import rewrite
 from tinygrad.schedule.shard import is_sharded, shard
 from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.wide import demands_in_windows
-from tinygrad.simplify.affine import simplify_index
+from tinygrad.simplify.affine import with_sources
 from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 USUAL = Wishes()
 
@@ -354,18 +353,6 @@ def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
     of the new names."""
     done = dict(changes)
     for node in order:
-        if node in done:
-            continue
-        src = tuple([done[s] for s in node.src])
-        if node.dtype is not dtypes.index:
-            for s in src:
-                if s.dtype is dtypes.index:
-                    src = tuple([_canonical(s) for s in src])
-                    break
-        done[node] = node.with_src(src)
+        if node not in done:
+            done[node] = with_sources(node, tuple([done[s] for s in node.src]))
     return done[order[-1]]
-
-
-def _canonical(node: UOp) -> UOp:
-    is_arithmetic = node.dtype is dtypes.index and node.op in GroupOp.ALU
-    return simplify_index(node) if is_arithmetic else node

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.movement import both
-from tinygrad.simplify.affine import simplify_index
+from tinygrad.simplify.affine import with_sources
 from tinygrad.simplify.constants import is_zero
 from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 
 def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
@@ -62,12 +62,10 @@ def _at(value: UOp, loop: UOp, at: UOp, inside: UOp) -> UOp:
     for node in value.toposort():
         if node in done or loop not in node.ranges:
             continue
-        made = node.with_src(tuple(done.get(s, s) for s in node.src))
+        made = with_sources(node, tuple(done.get(s, s) for s in node.src))
         if node.op is Ops.INDEX:
             gates = made.src[1 + node.arg :]
             gate = gates[0] & inside if gates else inside
             made = UOp(Ops.INDEX, node.dtype, (*made.src[: 1 + node.arg], gate), node.arg)
-        elif node.dtype is dtypes.index and node.op in GroupOp.ALU:
-            made = simplify_index(made)
         done[node] = made
     return done.get(value, value)

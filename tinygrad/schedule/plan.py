@@ -18,8 +18,8 @@ class Wishes:
     (`schedule/rows`; 0: none). `buffers`: the most buffers in a kernel. `lanes`: kernels should
     have work for all lanes of groups. `in_registers`: products of these dtypes can make scores in
     registers. `window`: the bytes of each buffer that a kernel can see. `largest`: the most bytes
-    of a buffer that temporaries share. `turns`: the most turns of a lane's loops in order. For the
-    last five numbers, 0 means no limit."""
+    of a buffer that temporaries share. `turns`: the most turns of a lane's loops in order. Of
+    `buffers`, `window`, `largest` and `turns`, 0 means no limit."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
@@ -99,7 +99,7 @@ def bits_variable(name: str, dtype: DType) -> UOp:
     return UOp.variable(name, int(dtypes.min(bits)), int(dtypes.max(bits)), bits)
 
 
-def bits_of(number: UOp) -> int:
+def signed_bits(number: UOp) -> int:
     """A float constant's bits as a signed number."""
     return int(bit_cast(number.arg, number.dtype, BITS[number.dtype.itemsize]))
 

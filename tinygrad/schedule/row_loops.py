@@ -59,7 +59,7 @@ def reduced_at(
     return sorted(found, key=lambda at: -found[at])
 
 
-def pieces_of(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
+def split_sizes(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
     """Each loop of `index`, split where a reduction is needed at its quotient by a divisor."""
     cuts: dict[UOp, set[int]] = {}
     for where in wanted:

@@ -86,7 +86,7 @@ def _piece(
     return Piece(box, apart, outer, tuple(i + (i >= axis) for i in reduced if i in inner))
 
 
-def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
+def combined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
     """Combines the states of blocks into the state of the row."""
     monoid = node.arg[0]
     found = [
@@ -202,4 +202,4 @@ def _in_two(node: UOp, axis: int, parts: int) -> UOp:
     source, (monoid, axes) = node.src[0], node.arg
     pieces = pieces_of(node, axis, parts, source.shape[axis] // parts, axes)
     partial, *rest = (piece.states(monoid, piece.part(source)) for piece in pieces)
-    return joined(node, pieces, [partial.contiguous(), *rest])
+    return combined(node, pieces, [partial.contiguous(), *rest])

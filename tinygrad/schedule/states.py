@@ -26,7 +26,7 @@ from math import prod
 from tinygrad.base.dtype import largest_float
 from tinygrad.schedule.bases import beneath, is_concrete, reached
 from tinygrad.schedule.plan import Wishes
-from tinygrad.schedule.split import Piece, joined, pieces_of
+from tinygrad.schedule.split import Piece, combined, pieces_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -75,10 +75,10 @@ def take_in_blocks(sink: UOp, _: Wishes) -> UOp:
     for node in order:
         if node in firsts:
             pieces = _pieces(node)
-            rebuilt = joined(node, pieces, [_first_states(node, p, done) for p in pieces])
+            rebuilt = combined(node, pieces, [_first_states(node, p, done) for p in pieces])
         elif node in pairs:
             pieces = _pieces(node)
-            rebuilt = joined(node, pieces, [_second(pairs[node], p, done) for p in pieces])
+            rebuilt = combined(node, pieces, [_second(pairs[node], p, done) for p in pieces])
         else:
             rebuilt = node.with_src(tuple(done[s] for s in node.src))
         if rebuilt is not node:

@@ -23,7 +23,7 @@ from tinygrad.schedule.bases import (
     overwrites,
     storage_home,
 )
-from tinygrad.schedule.crossings import between, joined
+from tinygrad.schedule.crossings import between, joinable
 from tinygrad.schedule.demand import (
     Contexts,
     Demand,
@@ -48,7 +48,7 @@ from tinygrad.schedule.movement import (
 )
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import NO_VALUE, weight_of
-from tinygrad.schedule.row_loops import above_reductions, pieces_of, reduced_at, rows_first
+from tinygrad.schedule.row_loops import above_reductions, reduced_at, rows_first, split_sizes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -106,7 +106,7 @@ class Demands:
         self.company = self._inlining.company
         for node in reversed(self.order):
             self._visit(node)
-        self.crossings = joined(self._inlining.crossings, self.links)
+        self.crossings = joinable(self._inlining.crossings, self.links)
 
     # ---- what must be stored ---------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Demands:
     def _rows_first(self, node: UOp, ranges: list[UOp], index: Index) -> tuple[list[UOp], Index]:
         """The loops with the rows of the node's reductions outermost, and the index."""
         wanted = reduced_at(node, index, self._above, self._stored)
-        apart = pieces_of(wanted, index)
+        apart = split_sizes(wanted, index)
         if any(len(sizes) > 1 for sizes in apart):
             ranges, index = self._loops(node, apart)
             wanted = reduced_at(node, index, self._above, self._stored)

@@ -426,6 +426,26 @@ def simplify_index(node: UOp) -> UOp:
     return FREE.simplify(node)
 
 
+_ARITHMETIC = GroupOp.ALU | {Ops.CAST}
+
+
+def _is_arithmetic(node: UOp) -> bool:
+    return node.dtype is dtypes.index and node.op in _ARITHMETIC
+
+
+def canonical(node: UOp) -> UOp:
+    """`node`, in canonical form if it is index arithmetic."""
+    return simplify_index(node) if _is_arithmetic(node) else node
+
+
+def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`node` with other sources. These are brought into canonical form, unless the node itself is
+    index arithmetic: a whole expression is brought into it where it is used, not step by step."""
+    if src == node.src:
+        return node
+    return node.with_src(src if _is_arithmetic(node) else tuple(map(canonical, src)))
+
+
 def weighted(values: Iterable[UOp], weights: Iterable[int]) -> UOp:
     """The sum of weight * value."""
     total = ZERO

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops, bit_cast, evaluate
+from tinygrad.uop.op import MONOIDS, GroupOp, Ops, bit_cast, evaluate
 from tinygrad.uop.pattern import Rule, UPat
 
 
@@ -22,6 +22,11 @@ def is_zero(node: UOp) -> bool:
 def is_positive_zero(node: UOp) -> bool:
     """Whether this is the constant 0, and not -0."""
     return is_zero(node) and math.copysign(1, node.arg) > 0
+
+
+def identity(monoid: str, dtype: DType) -> UOp:
+    """The result of an empty reduction."""
+    return UOp.const(dtype, MONOIDS[monoid].identity(dtype))
 
 
 def drops_check(before: UOp, after: UOp) -> bool:

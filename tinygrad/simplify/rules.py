@@ -22,10 +22,11 @@ from tinygrad.simplify import (
 )
 from tinygrad.simplify.affine import FREE, simplify_index
 from tinygrad.simplify.constants import drops_check
-from tinygrad.uop.node import UOp, services
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.pattern import PatternMatcher, Rule, UPat
 from tinygrad.uop.rewrite import graph_rewrite
+from tinygrad.uop.services import services
 
 TERMS = [*arithmetic.RULES, *integer.RULES, *boolean.RULES, *cast.RULES]
 """The rules on numbers, as they are proved and fuzzed."""

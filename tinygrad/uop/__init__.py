@@ -1,7 +1,8 @@
 """Floor 1: the one IR, from a tensor's expression to a linear program. In reading order:
 
 op              the table of operations and their meaning
-node            UOp: an interned node, and what is derived from its sources
+node            UOp: an interned node, and what is derived from its sources (interning: the table
+                of all nodes; services: what higher floors do for a node)
 infer, bounds   a node's shape and device; the interval in which its value lies
 build           operators and elementary functions, shared by nodes, patterns and tensors
 pattern         patterns, and rewrite rules as data

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 if TYPE_CHECKING:
     from tinygrad.uop.node import UOp
@@ -106,10 +106,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.XOR: _xor,
     Ops.CAST: _cast,
     Ops.SHR: _shift_right,
-    **dict.fromkeys((Ops.BIND, Ops.CHECK), lambda node, s: s[0]),
-    **dict.fromkeys(
-        (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP), lambda node, s: s[0]
-    ),
+    **dict.fromkeys((Ops.BIND, Ops.CHECK, *GroupOp.View), lambda node, s: s[0]),
 }
 
 
@@ -120,7 +117,7 @@ def interval_of(node: UOp, sources: list[Interval]) -> Interval:
         return (node.arg, node.arg) if node.arg == node.arg else _whole(node)
     if dtypes.is_float(dtype):
         return _whole(node)
-    if node.op in _COMPARES and any(dtypes.is_float(s.dtype) for s in node.src):
+    if node.op in GroupOp.Comparison and any(dtypes.is_float(s.dtype) for s in node.src):
         return False, True
     rule = _RULES.get(node.op)
     found = rule(node, sources) if rule is not None else None
@@ -131,9 +128,6 @@ def interval_of(node: UOp, sources: list[Interval]) -> Interval:
         return bool(low), bool(high)
     whole = _whole(node)  # what could wrap could be anything
     return found if dtype is dtypes.index or whole[0] <= low <= high <= whole[1] else whole
-
-
-_COMPARES = (Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
 
 
 def _whole(node: UOp) -> Interval:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import os
 import struct
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral
@@ -21,21 +19,16 @@ from typing import Any, ClassVar, Generic, TypeVar
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.uop.infer import DERIVED, filled, most, opened, place_of
+from tinygrad.uop.interning import TABLE, Entry, Key, forget, standing
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
+from tinygrad.uop.services import services
 
 T = TypeVar("T")
 _UNSET: Any = object()
 _MOVEMENT, _CONST, _DETACH = GroupOp.Movement, Ops.CONST, Ops.DETACH
 # asked for each node: an enum's members are slow
-
-
-class _Entry(weakref.ref["UOp"]):
-    """The intern table's weak reference; it knows its key, so that a dead node's row can go."""
-
-    __slots__ = ("key",)
-    key: tuple[Any, ...]
 
 
 class UOp(Questions):
@@ -69,7 +62,7 @@ class UOp(Questions):
         "_form",
         "__weakref__",
     )
-    _table: ClassVar[dict[tuple[Any, ...], _Entry]] = {}
+    _table: ClassVar[dict[Key, Entry]] = TABLE
     _unique: ClassVar[Iterator[int]] = itertools.count()
 
     op: Ops
@@ -107,12 +100,12 @@ class UOp(Questions):
         arg: Any = None,
         tag: Any = None,
     ) -> UOp:
-        key: tuple[Any, ...] = (op, dtype, src, arg, tag)
+        key: Key = (op, dtype, src, arg, tag)
         if op is _CONST and (dtype is not dtypes.index or type(arg) is not int):
             # floats by their bits: 0.0 equals -0.0, and NaN not even itself
             arg = dtypes.as_const(arg, dtype)
             key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
-        entry = cls._table.get(key)
+        entry = TABLE.get(key)
         if entry is not None and (found := entry()) is not None:
             return found
         node = object.__new__(cls)
@@ -132,11 +125,11 @@ class UOp(Questions):
                     break
         if op in _VERSIONS:
             node.readers = set()
-        entry = _Entry(node, _forget)
+        entry = Entry(node, forget)
         entry.key = key
         # no lock: of two threads that come here with one key, one finds the other's node
-        if cls._table.setdefault(key, entry) is not entry:
-            found = _standing(cls._table, entry)
+        if TABLE.setdefault(key, entry) is not entry:
+            found = standing(entry)
             if found is not None:
                 return found
         if op is _DETACH and src:
@@ -672,57 +665,6 @@ def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any
     Python: 1 and 1.0, 0.0 and -0.0.)"""
     scalar = UOp.const(dtype, value, device)
     return scalar.broadcast_to(shape) if shape else scalar
-
-
-class _Services:
-    """Methods of a node that a higher floor implements."""
-
-    simplify: Callable[[UOp], UOp] = staticmethod(lambda node: node)
-    size: Callable[[UOp], UOp] = staticmethod(lambda node: node)
-    shown: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
-    render: Callable[[UOp], str] = shown
-    realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
-    axis: Callable[[UOp], int | None] = staticmethod(lambda node: None)
-    looked: Callable[[UOp], None] = staticmethod(lambda bind: None)
-    """Told when the value of a bound variable is read."""
-
-
-services = _Services()
-
-
-def _standing(table: dict[tuple[Any, ...], _Entry], entry: _Entry) -> UOp | None:
-    """The equal node that another thread has entered first. None if there is none: then `entry` has
-    replaced the entry of a dead node."""
-    while (standing := table.setdefault(entry.key, entry)) is not entry:
-        found = standing()
-        if found is not None:
-            return found
-        _forget(standing)
-    return None
-
-
-_forgetting = threading.RLock()
-"""Between a look at the table and a removal no other thread may enter an equal node. Nothing is
-allocated meanwhile, so no finalizer, which may wait for another lock, runs there."""
-if hasattr(os, "register_at_fork"):  # a child would find it taken whenever a node dies
-    os.register_at_fork(after_in_child=_forgetting._at_fork_reinit)  # type: ignore[attr-defined]
-
-
-def _forget(
-    entry: _Entry,
-    table: dict[tuple[Any, ...], _Entry] = UOp._table,  # bound for the interpreter's last moments
-    alone: Any = _forgetting,
-    views: Collection[Ops] = GroupOp.Movement,
-    detach: Ops = Ops.DETACH,
-) -> None:
-    key = entry.key
-    with alone:
-        if table.get(key) is entry:
-            del table[key]
-    if key[0] not in views:
-        for source in key[2][1:] if key[0] is detach else key[2]:
-            if source.readers is not None:
-                source.readers.discard(entry)
 
 
 def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinygrad.base.helpers import prod
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -42,10 +43,7 @@ def placeholder(slot: int, like: UOp, shape: tuple[int, ...] | None = None) -> U
     """What stands for source number `slot` inside a body; `shape` if not that of `like`."""
     assert like.device is not None
     shape = like.shape if shape is None else shape
-    size = 1
-    for n in shape:
-        size *= n
-    param = UOp(Ops.PARAM, like.dtype, (UOp.on(like.device),), (slot, size), "scan")
+    param = UOp(Ops.PARAM, like.dtype, (UOp.on(like.device),), (slot, prod(shape)), "scan")
     return param.reshape(shape)
 
 

@@ -16,9 +16,9 @@ from tinygrad.uop.op import Ops
 DEEPEST = 80  # columns of indentation: deeper nodes stand no further right
 
 
-_SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
 _VARIABLES = frozenset((Ops.DEFINE_VAR, Ops.BIND))
-_OF_SIZES = frozenset((*_SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
+_OF_SIZES = frozenset((*SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
 
 
 def shown(node: UOp) -> str:
@@ -67,7 +67,7 @@ def _formula(node: UOp) -> str:
         return f"max({', '.join(parts)})"
     if node.op is not Ops.ADD:
         parts = [f"({part})" if " " in part else part for part in parts]
-    return _SIGNS[node.op].join(parts).replace("+ -", "- ")
+    return SIGNS[node.op].join(parts).replace("+ -", "- ")
 
 
 def tree(root: UOp) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.helpers import plural
-from tinygrad.codegen.pipeline import bundle_name, kernel_name
+from tinygrad.codegen.names import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.explain import plan_text
 from tinygrad.engine.making import plan_of

@@ -56,7 +56,7 @@ def schedule_groups(plan: Plan) -> None:
     if found and _block(plan) >= LEAST_BLOCK:
         _tiles(plan, found[0].row_loop, nest.loops[-1])
         return
-    if not _turned(plan, nest):
+    if not _through_squares(plan, nest):
         _flat(plan, nest)
 
 
@@ -216,7 +216,7 @@ def _flat(plan: Plan, nest: Nest) -> None:
     plan.give("PARALLEL", (n for n in names(nest.loops) if n not in taken))
 
 
-def _turned(plan: Plan, nest: Nest) -> bool:
+def _through_squares(plan: Plan, nest: Nest) -> bool:
     """For reads across memory, as in a transposition: squares are copied to shared memory, by lanes
     along memory, and read from there by lanes along the result."""
     if plan.sums or turns(nest.loops) < BUSY or _block(plan) < TURNED_LANES * TURNED_ROWS:

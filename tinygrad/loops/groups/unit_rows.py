@@ -23,6 +23,7 @@ from tinygrad.base.target import Target
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     VECTOR,
+    WORD,
     Options,
     is_copy,
     lanes_first,
@@ -45,7 +46,6 @@ T = TypeVar("T")
 KEYS = 64  # of a block, at most
 WARPS = 4  # of a group, at most
 FILLED = 0.63  # of a lane's registers, for sums, scores and the rows' own operand
-WORD = 4
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from tinygrad.loops.layout import name_of, reads_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import (
     Product,
-    best_tile,
     in_one_word,
     reduction_of,
     rows_before,
     tensorised,
     whole_sum,
 )
+from tinygrad.loops.register_tiles import best_tile
 from tinygrad.loops.vectors.tasks import parallelise
 
 FOLD, TRANSPOSE = 10, 5

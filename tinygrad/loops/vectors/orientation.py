@@ -34,12 +34,11 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import COPIES, Plan, names
 from tinygrad.loops.products import (
     LONG_PANEL,
-    MOST_ROWS,
     SUMS,
     factors_of,
     is_in_place,
-    register_tile,
 )
+from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, register_tile
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
@@ -230,7 +229,8 @@ def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ..
     stays = is_row and not product.is_summed
     stays = stays and is_in_place(plan, nest, other, product.window, own, product.along, turns(row))
     itemsize = product.window.dtype.itemsize
-    tile = register_tile(plan, size_of(product.along), turns(row), itemsize, masked=stays)
+    around = Surroundings(masked=stays)
+    tile = register_tile(plan, size_of(product.along), turns(row), itemsize, around)
     tiles = rows // turns(row) * tile.cycles
     if product.is_summed:
         return depth * (tiles + ACROSS * rows)

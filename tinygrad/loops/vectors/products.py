@@ -27,11 +27,9 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.products import (
     LONG_PANEL,
-    MOST_ROWS,
     PANEL_BLOCK,
     SUMS,
     Product,
-    best_tile,
     contractions,
     finish_in_memory,
     in_one_word,
@@ -43,10 +41,16 @@ from tinygrad.loops.products import (
     unit_of,
     whole_sum,
 )
+from tinygrad.loops.register_tiles import MOST_ROWS, best_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest
-from tinygrad.loops.vectors.requests import ask_for_epilogue, ask_for_panels, ask_for_rows
+from tinygrad.loops.vectors.requests import (
+    PAGE,
+    ask_for_epilogue,
+    ask_for_panels,
+    ask_for_rows,
+)
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -75,9 +79,6 @@ constants in registers that the sums need), but compiles faster."""
 
 LONG_WORK = 1 << 22
 """Operations of a kernel that justify compiling one more instruction."""
-
-PAGE = 4096
-"""Bytes: if each turn steps further than this, the hardware prefetcher doesn't follow."""
 
 PREFETCH_TURNS = 4
 """How far ahead lines are prefetched by the first tile, for the panel that it fills."""

@@ -15,7 +15,8 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Plan, is_plain
-from tinygrad.loops.products import SETS, Product, reduction_of, side_of
+from tinygrad.loops.products import Product, reduction_of, side_of
+from tinygrad.loops.register_tiles import SETS
 from tinygrad.loops.vectors.tiling import Tiling, is_transposed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -24,7 +25,7 @@ TILES_AHEAD = 2
 """How many tiles ahead lines are prefetched: packed rows, and what is read beside the sums."""
 
 PAGE = 4096
-"""Bytes: the hardware prefetcher stops there."""
+"""Bytes: the hardware prefetcher stops there, and doesn't follow steps that are longer."""
 
 
 def ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:

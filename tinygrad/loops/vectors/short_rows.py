@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.layout import (
     flat_offset,
@@ -68,7 +69,7 @@ def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
 def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
     """Whether few vectors cover what the lanes of one read of each operand access."""
     inner = turns(run[1:])
-    digits = [range(-(-plan.lanes // inner)), *(range(size_of(r)) for r in run[1:])]
+    digits = [range(ceildiv(plan.lanes, inner)), *(range(size_of(r)) for r in run[1:])]
     for read in plan.nodes:
         if read.op is not Ops.INDEX or read.ranges.isdisjoint(run):
             continue

@@ -87,7 +87,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest, across = _direction(plan, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
     reductions = sums_of(plan.inline(nest.values))
-    if _by_lanes_or_turned(plan, nest, reductions, across):
+    if _by_lanes_or_laid_along(plan, nest, reductions, across):
         return
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
@@ -111,15 +111,15 @@ def stream(plan: Plan, nest: Nest) -> None:
             _find_places_first(plan)
 
 
-def _by_lanes_or_turned(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
-    """Does a nest of short rows by lanes, or one of narrow matrices again when these are turned.
-    Whether it was one of these."""
+def _by_lanes_or_laid_along(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
+    """Does a nest of short rows by lanes, or one of narrow matrices again once their columns lie
+    along its sums. Whether it was one of these."""
     *outer, last = names(nest.loops)
     if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums, across):
         if nest.is_top:
             parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
         return True
-    if across is None and nest.is_top and not plan.stages and _turned(plan, nest, sums):
+    if across is None and nest.is_top and not plan.stages and _lay_columns_along(plan, nest, sums):
         stream(plan, plan.nest(nest.name))
         return True
     return False
@@ -302,8 +302,7 @@ def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
     for load in apart:
         steps = {1} if step(load, last) is not None else {*range(1, LONGEST_STEP + 1)}
         for loop in sorted(load.ranges - {last}, key=name_of):
-            fills = plan.lanes_within(size_of(loop)) == plan.lanes > 1
-            if fills and role_of(loop) == "LOOP" and step(load, loop) in steps:
+            if plan.fills_vectors(loop) and role_of(loop) == "LOOP" and step(load, loop) in steps:
                 return loop
     return None
 
@@ -411,7 +410,7 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
     return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
 
 
-def _turned(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
+def _lay_columns_along(plan: Plan, nest: Nest, sums: list[UOp]) -> bool:
     """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
     rows of it read them. Whether there are any."""
     for each in sums:
@@ -441,8 +440,7 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp) -> None:
 def _are_squares(plan: Plan, rows: list[UOp], last: UOp) -> bool:
     """Whether rows of these sums also take in columns of a buffer, which are adjacent: as many rows
     as a vector has lanes are then summed together, and squares transposed in registers."""
-    fills = plan.lanes_within(size_of(last)) == plan.lanes > 1
-    return fills and any(
+    return plan.fills_vectors(last) and any(
         step(n, last) == 1 and (step(n, own_ranges(row)[-1]) or 0) > LONGEST_STEP
         for row in rows
         for n in _apart([row], last)

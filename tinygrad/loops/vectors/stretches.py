@@ -20,7 +20,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.primitives import split
-from tinygrad.loops.products import best_tile
+from tinygrad.loops.register_tiles import Surroundings, best_tile
 from tinygrad.uop.node import UOp
 
 WIDEST_PANEL = 16
@@ -86,12 +86,12 @@ def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> i
     possible."""
     lanes, room = plan.lanes, plan.target.cache_l2 // 2
     most = max(stretch, min(columns, WIDEST_PANEL * lanes, room // depth))
+    around = Surroundings(beside=True)
 
     def cycles(width: int) -> float:
         parts = ((columns // width, width), (1, columns % width))
-        return sum(
-            n * best_tile(plan.target, rows, w, lanes, beside=True).cycles for n, w in parts if w
-        )
+        tiles = ((n, best_tile(plan.target, rows, w, lanes, around)) for n, w in parts if w)
+        return sum(n * tile.cycles for n, tile in tiles)
 
     cost = {width: cycles(width) for width in range(stretch, most + 1, stretch)}
     good = [width for width in cost if cost[width] <= HARDLY_MORE * min(cost.values())]

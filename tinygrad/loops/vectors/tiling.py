@@ -8,7 +8,8 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.in_place import is_window, steps_apart
 from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
-from tinygrad.loops.products import PANEL_BLOCK, SUMS, TEMPORARIES, Product, Tile, register_tile
+from tinygrad.loops.products import PANEL_BLOCK, SUMS, Product
+from tinygrad.loops.register_tiles import TEMPORARIES, Surroundings, Tile, register_tile
 from tinygrad.loops.vectors.panels import turn_reads
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
@@ -98,18 +99,16 @@ def _tile(plan: Plan, products: list[Product], rows: int, columns: int, beside: 
     """The register tile that is best for all products."""
     first = products[0]
     is_apart = len(products) == 1 and is_window(first.rows)
-    return register_tile(
-        plan,
-        rows,
-        columns,
-        itemsize=max(p.rows.dtype.itemsize for p in products),
+    around = Surroundings(
         run=steps_apart(first.rows, first.row_loop) if is_apart else 0,
-        masked=any(p.in_place for p in products),
         apart=_bytes_apart(products),
+        masked=any(p.in_place for p in products),
         beside=beside,
-        temporaries=0 if all(p.is_multiplied for p in products) else TEMPORARIES,
         depth=turns(plan.loops[k] for k in first.loops) if len(products) == 1 else 0,
+        temporaries=0 if all(p.is_multiplied for p in products) else TEMPORARIES,
     )
+    itemsize = max(p.rows.dtype.itemsize for p in products)
+    return register_tile(plan, rows, columns, itemsize, around)
 
 
 def _bytes_apart(products: list[Product]) -> int:
