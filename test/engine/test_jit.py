@@ -1022,6 +1022,90 @@ def test_a_captured_step_of_an_optimizer_misses_its_gradient():
             step()
 
 
+def _against(wrap, zeroes, to_none):
+    """Two nets against each other, each with a step: the second's adds to the first's gradient."""
+    draw = np.random.default_rng(0)
+
+    def drawn(*shape):
+        return Tensor(draw.standard_normal(shape).astype(np.float32) * 0.3).realize()
+
+    made, judge = drawn(4, 8).requires_grad_(), drawn(8, 2).requires_grad_()
+    losses = (lambda x: (x @ judge).square().mean(), lambda x: ((x @ made).tanh() @ judge).sum())
+    optimizers = [nn.optim.SGD([each], lr=0.1, momentum=0.5) for each in (judge, made)]
+
+    def step_of(optimizer, loss_of, when):
+        def step(x):
+            loss = loss_of(x)
+            if when == "first":
+                optimizer.zero_grad(to_none)
+            loss.backward()
+            optimizer.step()
+            if when == "last":
+                optimizer.zero_grad(to_none)
+            return loss.realize()
+
+        return wrap(step)
+
+    steps = [step_of(*each) for each in zip(optimizers, losses, zeroes, strict=True)]
+    found = []
+    with Tensor.train():
+        for _ in range(5):
+            for step, optimizer, when, width in zip(steps, optimizers, zeroes, (8, 4), strict=True):
+                if when == "between":
+                    optimizer.zero_grad(to_none)
+                found.append(step(drawn(8, width)).item())
+    grad = [] if judge.grad is None else judge.grad.numpy().ravel()
+    return np.concatenate([found, judge.numpy().ravel(), made.numpy().ravel(), grad])
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("second", ["first", "last", "between", "never"])
+@pytest.mark.parametrize("first", ["first", "last", "between", "never"])
+def test_two_captured_steps_may_add_to_one_gradient(first, second, to_none):
+    wanted = _against(lambda step: step, (first, second), to_none)
+    if first == "last" and not to_none:
+        with pytest.raises(JitError, match="becomes another expression"):
+            _against(TinyJit, (first, second), to_none)
+    else:
+        found = _against(TinyJit, (first, second), to_none)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_that_only_the_captured_step_itself_saw_is_not_kept():
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+    optimizer = nn.optim.SGD([w], lr=0.5)
+
+    @TinyJit
+    def step():
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+
+    with Tensor.train():
+        for _ in range(3):
+            step()
+        with pytest.raises(ArgumentError, match=r"zero_grad\(\) of its own.*between the calls"):
+            w.grad.tolist()
+
+
+def test_a_gradient_that_comes_after_the_capture_is_not_left_out():
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+    optimizer = nn.optim.SGD([w], lr=0.5)
+
+    @TinyJit
+    def step():
+        (w * w).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    with Tensor.train():
+        for _ in range(3):
+            step()
+        w.sum().backward()
+        with pytest.raises(JitError, match="has a .grad, and had none"):
+            step()
+
+
 WAITING = {
     "padded": (lambda x: x.pad((1, 1)), lambda x: np.pad(x, 1)),
     "part of padded": (lambda x: x.pad((1, 1))[1:3], lambda x: x[:2]),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, nn
-from tinygrad.base.errors import ShapeError
+from tinygrad.base.errors import JitError, ShapeError
 
 MOST = 40
 SIZES = (1, 2, 7, 16, 33, MOST)
@@ -371,9 +371,48 @@ def test_a_buffer_has_room_for_the_largest_size():
 def test_fewer_elements_than_are_chosen_are_told():
     n = Variable("n", 1, MOST)
     assert Tensor(B)[:, : n.bind(3)].topk(3)[1].shape == (24, 3)
-    for chosen in Tensor(B)[:, : n.bind(2)].topk(3):
-        with pytest.raises(IndexError, match="is out of range on axis 1"):
-            chosen.tolist()
+    with pytest.raises(ShapeError, match="topk: shrink: box .* of shape .24, n.1..40.=2"):
+        Tensor(B)[:, : n.bind(2)].topk(3)
+
+
+UNFIT = {
+    "a part that ends before it begins": (lambda x, n: x[n : 2 * n - 2] + 1, 1),
+    "a part that begins before the axis": (lambda x, n: x[n - 2 :] + 1, 1),
+    "a part that begins behind its end": (lambda x, n: x[2:n] + 1, 1),
+    "a part that ends behind the axis": (lambda x, n: x[:n] + 1, 8),
+    "a part of fixed size": (lambda x, n: x[n : n + 2] + 1, 3),
+    "a place behind the axis": (lambda x, n: x[n] + 1, 4),
+    "a place before the axis": (lambda x, n: x[n - 2] + 1, 1),
+    "a view": (lambda x, n: x[:n], 7),
+    "a sum": (lambda x, n: x[:n].sum(), 8),
+    "a negative size": (lambda x, n: Tensor.zeros(n - 2) + 1, 1),
+    "repeated a negative number of times": (lambda x, n: x.reshape(1, 4).expand(n - 2, 4) + 1, 1),
+    "more than are there": (lambda x, n: x[:n].topk(2)[0], 1),
+    "what a fixed part is cut from": (lambda x, n: x[:n].shrink(((1, 3),)) + 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_value_that_fits_the_bounds_but_not_the_axis_is_told(name):
+    function, unfit = UNFIT[name]
+    n, x = Variable("n", 1, 8), Tensor([0.0, 1, 2, 3]).realize()
+    fit, captured = 3 if unfit < 3 else 2, TinyJit(lambda x, n: function(x, n).realize())
+    for run in (captured, captured, captured, function):
+        with_fit = run(x, n.bind(fit)).tolist()
+    for run in (captured, function):
+        with pytest.raises(ShapeError, match="=.*; legal is what is"):
+            run(x, n.bind(unfit))
+        with pytest.raises(ShapeError, match="; legal is what is"):
+            run(x, n.bind(unfit))
+        assert run(x, n.bind(fit)).tolist() == with_fit
+
+
+def test_a_captured_step_does_not_take_the_size_of_now_for_every_size():
+    n, x = Variable("n", 1, 8), Tensor.arange(8).realize()
+    step = TinyJit(lambda x, n: (x[:n].reshape(5) + 1).realize())
+    assert step(x, n.bind(5)).tolist() == [1, 2, 3, 4, 5]
+    with pytest.raises(JitError, match="the value of the variable 'n' is read inside"):
+        step(x, n.bind(5))
 
 
 def decoder(capture: bool):

@@ -208,6 +208,18 @@ MISUSES = {
         ShapeError,
         ["binary_cross_entropy", "(2, 3)", "(3,)", "legal is one shape"],
     ),
+    "a target that is no chance": (
+        lambda: nn.functional.binary_cross_entropy(Tensor.ones(2) / 2, Tensor([0.5, 1.5])).item(),
+        RuntimeCheckError,
+        ["binary_cross_entropy", "a target outside 0 to 1"],
+    ),
+    "a negative variance": (
+        lambda: nn.functional.gaussian_nll_loss(
+            Tensor.ones(2), Tensor.ones(2), Tensor([0.5, -1.0])
+        ).item(),
+        RuntimeCheckError,
+        ["gaussian_nll_loss", "a var below 0"],
+    ),
     "norm with a negative eps": (
         lambda: nn.functional.group_norm(Tensor.ones(2, 4, 5), 2, eps=-1.0),
         ArgumentError,

@@ -8,7 +8,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from tinygrad import Device, GlobalCounters, Tensor, TinyJit, nn
+from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.engine import plans
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.realize import compute_pending
@@ -122,6 +122,16 @@ def captured_results():
     x = values()
     made = [step(x, i) for i in (good(), good(), good(), bad(), good())]
     return [made[3][0]], [made[2][0], made[4][0], made[4][1], x]
+
+
+def captured_results_of_a_changing_size():
+    """A part of what an earlier result lay in is all that a later one needs."""
+    step = TinyJit(lambda n: Tensor([1, 2]).one_hot(n).realize())
+    n = Variable("n", 1, 8)
+    for size in (5, 5, 4, 1, 2):
+        made = step(n.bind(size))
+    made = [step(n.bind(size)) for size in (4, 3, 2)]
+    return [made[2]], made[:2]
 
 
 def captured_state():
@@ -238,7 +248,13 @@ def a_buffer_of_its_own():
 CASES = [
     *(result, result_and_view, made_of_it, several_results, division, assigned, assigned_in_part),
     *(overwritten_whole, overwritten_before_a_read, reread_with_another_index, written_by_index),
-    *(other_runs_of_one_plan, captured_results, captured_state, captured_argument),
+    *(
+        other_runs_of_one_plan,
+        captured_results,
+        captured_results_of_a_changing_size,
+        captured_state,
+        captured_argument,
+    ),
     *(captured_with_what_is_wrong, trained, turn_by_turn, sorted_on_the_host, elsewhere),
     *(over_several_devices, of_another_thread, late, a_write_of_what_waits, a_buffer_of_its_own),
 ]

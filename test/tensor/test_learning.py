@@ -349,3 +349,19 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+@pytest.mark.parametrize("name", ["sign", "sgn", "round", "floor", "ceil", "trunc"])
+def test_steps_have_a_gradient_of_zeros(name):
+    x = Tensor([1.5, -2.3, 0.0], requires_grad=True)
+    getattr(x, name)().sum().backward()
+    assert x.grad.tolist() == [0.0] * 3
+
+
+def test_no_gradient_passes_whole_numbers():
+    for made in (lambda x: x.int(), lambda x: x.count_nonzero()):
+        x = Tensor([1.5, -2.3, 0.0], requires_grad=True)
+        with pytest.raises(ArgumentError, match="says requires_grad=False"):
+            made(x).float().sum().backward()
+        (x * made(x).float()).sum().backward()
+        assert x.grad.tolist() == made(x).float().expand(3).tolist()

@@ -921,3 +921,14 @@ def test_what_was_filled_with_a_number_and_computed_is_written_whole_though_grad
         t.assign(Tensor(wanted.astype(np.float32)))
         assert (t.numpy() == wanted).all()
         assert (part.numpy() == wanted[1:3]).all()
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON", "CL"])
+@pytest.mark.parametrize("width", [3, 8, 10, 33])
+def test_a_write_may_be_made_of_a_sum_of_what_it_overwrites(device, width):
+    """As a bias's step is, whose gradient's sum adds it anew: that sum had no place in its nest."""
+    rows, bias = np.random.default_rng(0).standard_normal((2, 64, width)).astype(np.float32)
+    x, b = Tensor(rows, device=device).realize(), Tensor(bias[0], device=device).realize()
+    slope = (x + b).sum(0)
+    b.assign(b - 0.5 * slope).realize(slope)
+    np.testing.assert_allclose(b.numpy(), bias[0] - 0.5 * (rows + bias[0]).sum(0), rtol=1e-4)

@@ -330,11 +330,12 @@ def _split_task(
 
 
 def _written(stores: list[Store]) -> frozenset[UOp]:
-    """Nodes that read what the same kernel stores: their values must not be kept."""
+    """Nodes that read what the same kernel stores: their values must not be kept. A REDUCE is: it
+    has its place in the nest, before the stores that follow it."""
     targets = {memory for memory, _, _ in stores}
     order = UOp.sink(*[root for _, *values in stores for root in values]).toposort()[:-1]
     found = {node for node in order if node.op is Ops.INDEX and node.src[0] in targets}
     for node in order if found else ():
-        if not found.isdisjoint(node.src):
+        if node.op is not Ops.REDUCE and not found.isdisjoint(node.src):
             found.add(node)
     return frozenset(found)

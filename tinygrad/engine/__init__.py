@@ -28,6 +28,7 @@ A step captured once and replayed:
     capture         which plans ran, and where their buffers came from
     containers      arguments and results: tensors, and all else by value
     places, reads   the state that it finds, and the settings that it reads
+    gradients       what it does to `.grad`: replays rebind it
     contents        lists, dicts, iterators and random numbers of Python that it comes across
     outlines        whether it computes with the same numbers as the call before
     turns           who captures computes alone

@@ -25,6 +25,7 @@ from tinygrad.engine.realize import before_overwriting, realize
 from tinygrad.engine.replay import Replay
 from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
 from tinygrad.engine.turns import keeping, turns
+from tinygrad.uop.infer import misfit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -190,8 +191,8 @@ class Call:
 
     def _replayed(self, given: Given) -> Any:
         captured, inputs = self.captured, given.inputs
-        if captured.sums or captured.gradients:
-            self._find_gradients()
+        if captured.gradients:
+            captured.gradients.find(self.name)
         if (
             captured.changes != Changes.count
             or captured.lost is not None
@@ -204,6 +205,8 @@ class Call:
             written = [*written, *(inputs[i] for i in captured.written_inputs)]
         if written:
             before_overwriting(written)
+        if given.bound and captured.sized:
+            self._check_sizes(given.bound)
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()
@@ -216,28 +219,6 @@ class Call:
         if self._keeps:
             self._kits.append(kit)
         return result
-
-    def _find_gradients(self) -> None:
-        """Gradients that the step reads must be where it read them, and what it gives a first one
-        must have none."""
-        for reference, kept, adds in self.captured.sums:
-            holder = reference()
-            if holder is None or holder.grad is kept:
-                continue
-            if not (adds or holder.has_gradient):
-                raise JitError(
-                    f"{self.name}: a tensor of shape {holder.uop.shape} has no .grad, which the "
-                    "captured call read; give it one, or call reset() to capture again"
-                )
-            holder._take_gradient(kept)
-        for reference in self.captured.gradients:
-            holder = reference()
-            if holder is not None and holder.has_gradient:
-                raise JitError(
-                    f"{self.name}: a tensor of shape {holder.uop.shape} has a .grad, and had none "
-                    "when the call was captured that gave it one: replays don't know whether they "
-                    "add to it; legal is zero_grad() before each call, or reset() to capture again"
-                )
 
     def _check_state(self, inputs: Sequence[Buffer]) -> None:
         """The state must be where it was, with its writes completed, and no argument may be part of
@@ -285,6 +266,12 @@ class Call:
                 )
         captured.changes = Changes.count
 
+    def _check_sizes(self, bound: Bound) -> None:
+        """What is cut and padded by variables must fit with the values that they have now."""
+        for (op, sizes, given), numbers in self.captured.sized.items():
+            if any(_bound(number, bound).val < 0 for number in numbers):
+                raise misfit(op, _all_bound(sizes, bound), _all_bound(given, bound))
+
     def _values_now(self, bound: Bound) -> list[int]:
         """The values of all plans' variables: bound by arguments, drawn from streams, or
         captured."""
@@ -328,9 +315,7 @@ class Call:
                 relative = found[draft.first] if draft.first < len(found) else None
                 found.append(_made(draft, given, kit, relative))
         if gradients := self.captured.gradients:
-            for reference, made in zip(gradients, found[-len(gradients) :], strict=True):
-                if (holder := reference()) is not None:
-                    holder.grad = made
+            gradients.leave(found)
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
@@ -431,6 +416,13 @@ def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Hold
 def _bound(node: UOp, bound: Bound) -> UOp:
     """An expression or a view, with the values that variables have in this call."""
     return node.substitute({b: bound.get(b.src[0], b) for b in bindings_below(node)})
+
+
+def _all_bound(sizes: Any, bound: Bound) -> Any:
+    """Sizes in nested tuples, with the values that variables have in this call."""
+    if isinstance(sizes, tuple):
+        return tuple(_all_bound(size, bound) for size in sizes)
+    return _bound(sizes, bound) if isinstance(sizes, UOp) else sizes
 
 
 def _only_tensors(shape: Any) -> tuple[type, ...] | None:

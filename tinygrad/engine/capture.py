@@ -14,7 +14,7 @@ import collections
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.engine.containers import flatten, unflatten
+from tinygrad.engine.containers import bindings_below, flatten, unflatten
+from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
 from tinygrad.engine.outlines import Outlines
@@ -53,9 +54,14 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below, resolved
 from tinygrad.engine.turns import turns
+from tinygrad.uop.infer import from_zero, is_by_sizes, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
+REPLACED = (
+    "is a gradient that a captured step made after a zero_grad() of its own: no replay makes it "
+    "again; legal is zero_grad() between the calls, or to return the gradient"
+)
 ESCAPED = (
     "was made inside a captured step, and is none of the tensors that it returned to the program: "
     "no replay makes it again; legal is to keep what a call returns"
@@ -90,13 +96,12 @@ class Captured:
     result: Any = None  # its shape
     outputs: list[Output | UOp] = field(default_factory=list)
     homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
+    # movements by sizes that the bounds don't prove legal, and their numbers that must be >= 0
+    sized: dict[tuple[Ops, Any, Any], list[UOp]] = field(default_factory=dict)
     lost: str | None = None  # a state that no tensor represents any more
     changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
-    # tensors without a gradient before, which the last outputs are
-    gradients: list[weakref.ref[Holder]] = field(default_factory=list)
-    # tensors with a gradient that the step reads, that gradient, and whether it writes there
-    sums: list[tuple[weakref.ref[Holder], Any, bool]] = field(default_factory=list)
+    gradients: Gradients = field(init=False)
 
     @once
     def states(self) -> frozenset[Buffer]:
@@ -114,15 +119,23 @@ class Captured:
 def refuse_to_tell(bind: UOp) -> None:
     """JitError if the user's code reads the value of a variable that is an argument of the captured
     step: replays would always use the first one."""
-    recorder = computing.recorder
-    if not isinstance(recorder, Capture) or bind.src[0].arg[0] not in recorder.bound:
+    if computing.recorder is None:
         return
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in LOOKING:
         frame = frame.f_back
     if frame is not None and not frame.f_globals.get("__name__", "").startswith("tinygrad."):
+        refuse_to_fix(bind)
+
+
+def refuse_to_fix(size: UOp) -> None:
+    """JitError if a size that takes the place of this one for good depends on a variable that is an
+    argument of the captured step."""
+    recorder = computing.recorder
+    names = [bind.src[0].arg[0] for bind in bindings_below(size)]
+    if isinstance(recorder, Capture) and (found := [n for n in names if n in recorder.bound]):
         raise JitError(
-            f"{recorder.name}: the value of the variable {bind.src[0].arg[0]!r} is read inside the "
+            f"{recorder.name}: the value of the variable {found[0]!r} is read inside the "
             "captured step, and replays would keep this one; legal is to compute with the variable "
             "itself, or a whole number as the argument"
         )
@@ -147,7 +160,7 @@ def completed(
 
 class Capture:
     """The capture of one call. `given` are the tensors among its arguments; `settled` are the same
-    tensors, computed, each in a whole buffer."""
+    tensors, computed, each in a whole buffer. `own`: the gradients that the call before left."""
 
     def __init__(
         self,
@@ -156,8 +169,9 @@ class Capture:
         given: Sequence[Holder],
         settled: Sequence[Holder],
         bound: dict[UOp, UOp],
+        own: Collection[int],
     ) -> None:
-        self.name = name
+        self.name, self.own = name, own
         self.made = Captured(signature)
         self.arguments = list(settled)
         self.copied = [a is not b for a, b in zip(settled, given, strict=True)]
@@ -170,27 +184,25 @@ class Capture:
     def run(self, function: Callable[..., Any], shape: Any, leaves: Sequence[Any]) -> Captured:
         """Calls the function with arguments of this shape, and records what it does."""
         ask_all()
+        self.gradients = self.made.gradients = Gradients(self.own)
         compute_pending()
         with garbage_kept():  # so that references only vanish where the step drops them
             self.made.places = Places((function, shape))
             self.reads = Reads(self.made.places)
             before = _all_standing()
-            graded = {h.serial: weakref.ref(h.grad) for h in holders if h.has_gradient}
-            self.start = holders.now()
-            self._record(function, shape, leaves, graded)
+            self.start = self.gradients.start = holders.now()
+            self._record(function, shape, leaves)
             standing = self._check_state(before)
-        self._note_sums(graded)
+        self.gradients.note(self.made.states, self.made.written)
         self._forsake()
         self._watch(standing)
         return self.made
 
     # ---- while the step runs -----------------------------------------------------------------
 
-    def _record(
-        self, function: Callable[..., Any], shape: Any, given: Sequence[Any], graded: _Graded
-    ) -> None:
+    def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
         """Runs the function on placeholders for its arguments while recording; then computes
-        everything that it left to be computed, its results, and first gradients."""
+        everything that it left to be computed, its results, and new gradients."""
         stand_ins = self._stand_ins()
         self.outlines = Outlines(self.bound, frozenset(self.places))
         fill = iter(stand_ins)
@@ -202,12 +214,12 @@ class Capture:
                 with telling(self.outlines.see), noting() as self.changes:
                     with self.reads.watching():
                         result = function(*args, **kwargs)
-                    first = [h for h in self._with_gradient() if h.serial not in graded]
-                    first = [h for h in first if h.grad.serial >= self.start]
-                    self.made.gradients = list(map(weakref.ref, first))
-                    more = [h.grad for h in first]
+                    more = self.gradients.made(self.made.state)
                     self.made.result, found = completed(result, self.changes, self.start, more)
-                    del first, more
+                    more = self.gradients.made(self.made.state)
+                    realize(*[gradient.uop for gradient in more])
+                    found += more
+                    del more
         finally:
             computing.recorder = None
         if not self.made.executions and not any(isinstance(leaf, Holder) for leaf in found):
@@ -239,6 +251,10 @@ class Capture:
 
     def drawing(self) -> None:
         """Notes that replays must draw random numbers, too."""
+
+    def begins_gradient(self, holder: Holder) -> None:
+        """Notes that replays must find none there."""
+        self.gradients.begins(holder)
 
     def unwatched(self) -> AbstractContextManager[None]:
         """A context for internal computation, which is not the step's own code."""
@@ -273,11 +289,19 @@ class Capture:
                     f"{self.name}: binds {name} to {value} inside, an argument binds it to {bound};"
                     " legal is one value of a variable in a step"
                 )
+        self._note_sizes(run.structure.nodes)
         sources = [self._source(buffer) for buffer in run.params]
         made.written.update(b for b in run.written if b in made.state)
         made.executions.append(Execution(run.plan, sources, run.variables))
         for number, buffer in run.results.items():
             self.places[buffer] = Source("made", len(made.executions) - 1, number)
+
+    def _note_sizes(self, nodes: Iterable[UOp]) -> None:
+        """Remembers which sizes must be looked at when variables have other values."""
+        if self.bound:
+            for node in nodes:
+                if is_by_sizes(node) and (open_ones := from_zero(node, node.shape)):
+                    self.made.sized[sizes_of(node)] = open_ones
 
     def buffer(self, source: Source) -> Buffer:
         """The buffer of a source in the call that was captured."""
@@ -355,6 +379,7 @@ class Capture:
                 f"{self.name}: returns a view of argument {source.first}, which is a part of a "
                 "larger tensor or in another order; return its .clone()"
             )
+        self._note_sizes(movement_of(node))
         if source.kind == "state":
             old = tensor.serial < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
@@ -381,7 +406,7 @@ class Capture:
                         ".detach().clone() of it"
                     )
         found = [s for s in before if s.buffer() in state]
-        watched = {id(path[-1].value) for path in places.paths.values()}
+        watched = {id(path[-1].value) for path in places.paths.values()} | self.gradients.places
         lost = set(map(id, places.look_again()))
         settings, contents = self.reads.settings(), self.reads.contents
         for name, was, now in changed(settings):
@@ -408,24 +433,14 @@ class Capture:
             )
         return found
 
-    def _with_gradient(self) -> list[Holder]:
-        """The tensors from before the step that have a gradient now."""
-        return [h for h in holders if h.serial < self.start and h.has_gradient]
-
-    def _note_sums(self, graded: _Graded) -> None:
-        """Remembers the gradients that the step read, and maybe added to, where it found them."""
-        for holder in self._with_gradient():
-            grad: Any = holder.grad
-            was, buffer = graded.get(holder.serial), realized_buffer(grad.uop)
-            if was is not None and was() is grad and buffer in self.made.states:
-                self.made.sums.append((weakref.ref(holder), grad, buffer in self.made.written))
-
     def _forsake(self) -> None:
         """Values that the step made and did not return become unreadable."""
+        gradients = given_since(self.start)
         for holder in holders.since(self.start):
             node = holder.uop
             if any(self._is_of_this_call(n) for n in _storage_below(node)):
-                gone = nothing(node.device, node.size, node.dtype, ESCAPED)
+                why = REPLACED if holder.serial in gradients else ESCAPED
+                gone = nothing(node.device, node.size, node.dtype, why)
                 gone.origin = node.origin
                 holder.hold(gone.in_room(node.shape))
 
@@ -450,10 +465,6 @@ class Capture:
                 tell = functools.partial(died, buffer, each.origin)
                 made.homes.append((weakref.ref(holder, tell), buffer))
         made.changes = Changes.count
-
-
-_Graded = dict[int, weakref.ref[Holder]]
-"""The gradients of tensors, by their numbers."""
 
 
 # ---- tensors that stand for state ----------------------------------------------------------------

@@ -108,11 +108,13 @@ Taken = dict[FaultWords, Words]
 
 class Flow(NamedTuple):
     """What runs: steps, with the numbers of their storages. Storages with the same `home` are one;
-    `kept` are those of buffers that are visible outside."""
+    `kept` are those of buffers that are visible outside, `made` the homes of those that are made
+    anew: what a run leaves of them as it was is no part of their value (a symbolic size)."""
 
     steps: Sequence[tuple[Step, Sequence[int], FaultWords | None]]
     homes: Sequence[Hashable]
     kept: Sequence[int]
+    made: Collection[Hashable]
 
 
 Touches = tuple[Collection[int], Collection[int], Collection[int]]
@@ -190,8 +192,12 @@ def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
     flow, errors = run.flow, Errors()
     pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
     for home, buffer in pairs:
-        error = gone.get(id(buffer)) if buffer() is None else spoilt.get(buffer)
-        errors[home] = errors.get(home) or error
+        known: dict[Any, Any] = gone if buffer() is None else spoilt
+        key = id(buffer) if known is gone else buffer
+        if home in flow.made:
+            known.pop(key, None)
+        else:
+            errors[home] = errors.get(home) or known.get(key)
     if not failed and not any(errors.values()):
         return
     inside = {*failed}.difference(words for _, _, words in flow.steps)  # the words of a SCAN's body

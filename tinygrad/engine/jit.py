@@ -21,6 +21,7 @@ from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
+from tinygrad.engine.gradients import given_since
 from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
 from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
@@ -84,6 +85,7 @@ class TinyJit(Generic[P, R]):
         self._latest: Call | None = None
         self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
         self._first: dict[Any, list[Outline]] = {}  # key and signature → what it computed
+        self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         self._bound: dict[int, TinyJit[..., R]] = {}
         functools.update_wrapper(self, fxn)
 
@@ -101,6 +103,7 @@ class TinyJit(Generic[P, R]):
         self._latest = None
         self._warm.clear()
         self._first.clear()
+        self._left.clear()
         for bound in list(self._bound.values()):
             bound.reset()
 
@@ -178,7 +181,8 @@ class TinyJit(Generic[P, R]):
             with turns.alone():
                 call = self._calls.get(key)
                 if call is None:
-                    capture = Capture(self._name, signature, tensors, settled, known.bound)
+                    left = self._left.get(key, ())
+                    capture = Capture(self._name, signature, tensors, settled, known.bound, left)
                     captured = capture.run(self.function, shape, given)
                     self._check_result(captured, self._warm[key])
                     self._check_given((key, signature), capture.outlines)
@@ -209,6 +213,7 @@ class TinyJit(Generic[P, R]):
             start = holders.now()
             result = self.function(*args, **kwargs)
             self._warm[key], _ = completed(result, changes, start)
+            self._left[key] = given_since(start)
         if len(self._warm) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "

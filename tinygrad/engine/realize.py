@@ -109,6 +109,9 @@ class Recorder(Protocol):
     def drawing(self) -> None:
         """Random numbers are about to be drawn."""
 
+    def begins_gradient(self, holder: Holder) -> None:
+        """A tensor without a gradient gets one."""
+
     def unwatched(self) -> contextlib.AbstractContextManager[None]:
         """A context for internal computation, which is not the step's own code."""
 

@@ -204,7 +204,8 @@ class Chain:
                 homes[number] = homes[each.whole]
         kept = [n for n, each in enumerate(storages) if each.kind in ("param", "out")]
         steps = [(item.step, item.storages, item.faults) for item in self._placed]
-        return Flow(steps, homes, kept)
+        made = {homes[n] for n, each in enumerate(storages) if each.kind == "out"}
+        return Flow(steps, homes, kept, made)
 
     @property
     def only(self) -> Stretch | None:

@@ -103,7 +103,8 @@ def binary_cross_entropy(
     0.6931
     """
     _check_alike("binary_cross_entropy", x, target)
-    loss = _surprise(x, target)
+    fits = (target >= 0) & (target <= 1)
+    loss = _surprise(x, _told(target, fits, "binary_cross_entropy: a target outside 0 to 1"))
     return _weighed("binary_cross_entropy", loss, weight)._reduced(reduction)
 
 
@@ -291,6 +292,7 @@ def gaussian_nll_loss(
     np.float32(1.1931)
     """
     spread = var if isinstance(var, Tensor) else x.full_like(var)
+    spread = _told(spread, (spread < 0).logical_not(), "gaussian_nll_loss: a var below 0")
     if spread.ndim < x.ndim:
         if spread.shape != x.shape[:-1]:
             raise ShapeError(
@@ -574,6 +576,11 @@ def _whole_numbers(given: Tensor | list[int] | int, device: str | tuple[str, ...
 def _counts(name: str, given: Tensor, most: int) -> Tensor:
     """With a CHECK that there are as many to count."""
     return checked_range(given, most, f"ctc_loss: {name} of {{0}}; legal are 0 to ")
+
+
+def _told(given: Tensor, fits: Tensor, message: str) -> Tensor:
+    """With a CHECK, which says at the next read what doesn't fit."""
+    return given._from(given._node.check(fits._node, "value", message))
 
 
 def checked_range(given: Tensor, most: int, told: str) -> Tensor:

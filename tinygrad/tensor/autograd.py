@@ -179,14 +179,17 @@ class Autograd(Pairs):
                 )
 
     def _add_gradient(self, made: Self) -> None:
+        step = computing.recorder
         if self.grad is None:
+            if step is not None:
+                step.begins_gradient(self)
             self.grad = made
         elif getattr(self.grad, "shape", None) != made.shape or not isinstance(self.grad, Core):
             raise ArgumentError(
                 f"backward: the .grad of a tensor of shape {made.shape} was set to {self.grad!r}; "
                 "legal are None and a tensor of its shape"
             )
-        elif (step := computing.recorder) is not None and self.grad.serial < step.start:
+        elif step is not None and self.grad.serial < step.start:
             there: Any = self.grad
             with self.no_grad():  # where replays find it
                 there.assign(there + made)

@@ -31,7 +31,10 @@ class Conversion(Creation):
             return self
         if kind in COMPLEX_PARTS:
             return self.cast(COMPLEX_PARTS[kind])._to_complex(kind)
-        return self._from(self._node.cast(kind))
+        made = self._node.cast(kind)
+        if self.requires_grad is True and not (dtypes.is_float(self.dtype) or self._element):
+            return self._wrap(made, False)  # whole numbers pass no gradient
+        return self._from(made)
 
     def bitcast(self, dtype: DTypeLike) -> Self:
         """The same bits as another dtype. If its size is another, so is the last axis' size. On

@@ -455,8 +455,8 @@ class Elementwise(Movement):
         above, below = (self > 0).cast(self.dtype), (self < 0).cast(self.dtype)
         out = above - below if not dtypes.is_unsigned(self.dtype) else above
         if dtypes.is_float(self.dtype):
-            out = self.isnan().where(self.detach(), out)
-        return self._from(out._node)  # of which a gradient may be asked: it is 0
+            out = self.isnan().where(self.trunc(), out)  # so that its gradient is 0, and not none
+        return self._from(out._node)
 
     # ---- rounding --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
+from tinygrad.engine.capture import refuse_to_fix
 from tinygrad.schedule.in_parts import concatenated
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
@@ -72,6 +73,7 @@ class Movement(Conversion):
 
     def _of_now(self) -> Self:
         """This with the sizes that its symbolic axes have now, as numbers."""
+        refuse_to_fix(self.numel())
         return self._boxed(tuple((0, n if isinstance(n, int) else n.val) for n in self.shape))
 
     def _kept(self, axis: Sint, size: Any, given: tuple[Any, ...]) -> Sint:

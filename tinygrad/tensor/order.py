@@ -11,7 +11,6 @@ from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import (
     FEW_COLUMNS,
     few_in_order,
@@ -174,6 +173,4 @@ class Order(Conv):
             return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
-        if not isinstance(size, int):  # it may have fewer now
-            places = places._from(legal_index(places._node, size, axis))
         return Found((x._gathered_along(axis, places), places._laid_along(axis)))

@@ -385,6 +385,10 @@ class _OnStandIns:
         """JitError: random numbers would be drawn twice."""
         raise JitError(self.name)
 
+    def begins_gradient(self, holder: Any) -> None:
+        """It can't be remembered."""
+        raise JitError(self.name)
+
     def unwatched(self) -> AbstractContextManager[None]:
         """Nothing is watched here."""
         return nullcontext()

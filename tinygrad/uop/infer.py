@@ -91,7 +91,7 @@ def _shrink(node: UOp) -> Shape:
     given = node.src[0].shape
     for (begin, end), n in zip(node.sizes, given, strict=True):
         if most(begin) < 0 or least(begin) > most(end) or least(end) > most(n):
-            raise ShapeError(f"shrink: box {node.sizes} of shape {given}; legal is what is inside")
+            raise misfit(*sizes_of(node))
     return tuple(settled(end - begin) for begin, end in node.sizes)
 
 
@@ -137,8 +137,55 @@ _RULE_OF = {op: SHAPE_RULES[row.shape] for op, row in ROW.items()}
 
 
 def shape_of(node: UOp) -> Shape | None:
-    """The shape of one node whose sources' shapes are known."""
-    return _RULE_OF[node.op](node)
+    """The shape of one node whose sources' shapes are known. ShapeError if its symbolic sizes have
+    values now that don't fit."""
+    shape = _RULE_OF[node.op](node)
+    if is_by_sizes(node) and any(n.val < 0 for n in from_zero(node, shape) if _has_value(n)):
+        raise misfit(*sizes_of(node))
+    return shape
+
+
+# ---- symbolic sizes, whose values may not fit where their bounds would ---------------------------
+
+MOVED = SIZED | {Ops.WINDOW}
+
+
+def is_by_sizes(node: UOp) -> bool:
+    """Whether this is movement of which a symbolic size is a part."""
+    if node.op not in MOVED:
+        return False
+    return len(node.src) > 1 or any([type(n) is not int for n in node.src[0].shape])
+
+
+def _has_value(size: UOp) -> bool:
+    """Whether all variables in a size are bound."""
+    return size.op in (Ops.BIND, Ops.CONST) or (bool(size.src) and all(map(_has_value, size.src)))
+
+
+def from_zero(node: UOp, shape: Any) -> list[UOp]:
+    """The numbers that must not be negative so that this movement, of result `shape`, has a
+    meaning, as far as the bounds of its symbolic sizes don't promise that."""
+    numbers = shape
+    if node.op is Ops.SHRINK:
+        pairs = zip(node.sizes, node.src[0].shape, strict=True)
+        numbers = [m for (begin, end), n in pairs for m in (begin, end - begin, n - end)]
+    elif node.op is Ops.PAD:
+        numbers = [n for pair in node.sizes for n in pair]
+    found = [settled(n) for n in numbers if type(n) is not int]
+    return [n for n in found if type(n) is not int and n.vmin < 0]
+
+
+def sizes_of(node: UOp) -> tuple[Ops, Any, Shape]:
+    """A movement's op, what it is moved by, and the shape that it moves."""
+    return node.op, node.arg if node.op is Ops.WINDOW else node.sizes, node.src[0].shape
+
+
+def misfit(op: Ops, sizes: Any, given: Shape) -> ShapeError:
+    """The error of a movement of shape `given` by sizes that don't fit."""
+    what, legal = ("box", "inside") if op is Ops.SHRINK else ("to", "of sizes from 0")
+    return ShapeError(
+        f"{op.name.lower()}: {what} {sizes} of shape {given}; legal is what is {legal}"
+    )
 
 
 def place_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:

@@ -307,7 +307,9 @@ class UOp(Questions):
         sizes: list[UOp] = []
         arg = opened(arg, sizes)
         made = UOp(op, self.dtype, (self, *sizes), arg)
-        if not sizes and (op is Ops.RESHAPE or op is Ops.EXPAND):
+        if sizes:
+            made._derived("_shape")  # which looks whether their values fit
+        elif op is Ops.RESHAPE or op is Ops.EXPAND:
             made._shape = arg
         return made
 

@@ -1,0 +1,128 @@
+"""What a captured step does to `.grad` of tensors from before it. `.grad` is rebound, not
+overwritten, so replays have to rebind it as the step did, and find what the step found.
+
+Three things are noted for each tensor: whether the step read the gradient that it found (then a
+replay finds the present one there), whether it made the first one (then a replay must find none,
+or it would have to add), and what the step left: the old one, one that it made, another tensor or
+none."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tinygrad.base.errors import JitError, TinygradError
+from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.realize import own_copy
+from tinygrad.engine.storage import Buffer, realized_buffer
+
+
+def given_since(start: int) -> set[int]:
+    """The numbers of the gradients that were made after `holders.now()` returned `start`."""
+    return {h.grad.serial for h in holders if h.has_gradient and h.grad.serial > start}
+
+
+class _Read(NamedTuple):
+    """A tensor whose gradient the step read, that gradient, and whether it wrote there."""
+
+    holder: weakref.ref[Holder]
+    place: Any
+    adds: bool
+
+
+class Gradients:
+    """The gradients of a step; its own tensors have numbers from `start` on. `own` are the numbers
+    of those that the call before it left. One that the step finds as it left it, and replaces, is
+    nobody else's: replays don't keep its memory for it."""
+
+    def __init__(self, own: Collection[int]) -> None:
+        self._own = own
+        self._before = [(weakref.ref(h), h.grad) for h in holders if h.has_gradient]
+        for _, grad in self._before:
+            with contextlib.suppress(TinygradError):  # whoever reads it gets the error
+                if realized_buffer(grad.uop) is None:  # a constant: zeros
+                    grad.hold(own_copy(grad.uop))
+        self.start = 0
+        self._firsts: list[weakref.ref[Holder]] = []
+        self._reads: list[_Read] = []
+        self._made: list[weakref.ref[Holder]] = []  # theirs are the last results of the step
+        self._left: list[tuple[weakref.ref[Holder], Any]] = []
+
+    @property
+    def places(self) -> set[int]:
+        """The ids of the gradients from before the step."""
+        return {id(grad) for _, grad in self._before}
+
+    def begins(self, holder: Holder) -> None:
+        """The step gives this tensor a gradient, which has none."""
+        if holder.serial < self.start and all(ref() is not holder for ref, _ in self._before):
+            self._firsts.append(weakref.ref(holder))
+
+    def made(self, state: Collection[Buffer]) -> list[Any]:
+        """The gradients, but those that were given before, that the step, which has ended, made for
+        tensors from before it; `state` is what it has read so far."""
+        before = {id(ref()): grad for ref, grad in self._before}
+        changed = [h for h in holders if h.serial < self.start and h.grad is not before.get(id(h))]
+        known = {id(h) for h in _alive(self._made)}
+        fresh = [h for h in changed if h.has_gradient and h.grad.serial >= self.start]
+        numbers = {h.serial for h in fresh}
+        self._left = [(weakref.ref(h), h.grad) for h in changed if h.serial not in numbers]
+        found = []
+        for h in fresh:
+            old: Any = before.get(id(h))
+            is_own = old is not None and old.serial in self._own
+            if id(h) not in known and not (is_own and not _is_in(old, state)):
+                self._made.append(weakref.ref(h))
+                found.append(h.grad)
+        return found
+
+    def note(self, states: Collection[Buffer], written: Collection[Buffer]) -> None:
+        """Notes which of the old gradients are among the buffers that the step knew, or wrote."""
+        for ref, grad in self._before:
+            if _is_in(grad, states):
+                self._reads.append(_Read(ref, grad, _is_in(grad, written)))
+        self._before.clear()
+
+    # ---- replays -------------------------------------------------------------------------------
+
+    def find(self, name: str) -> None:
+        """Before a replay: gradients that the step reads must be where it read them, and tensors
+        that it gives a first one must have none."""
+        for reference, place, adds in self._reads:
+            holder = reference()
+            if holder is None or holder.grad is place:
+                continue
+            if not (adds or holder.has_gradient):
+                raise JitError(
+                    f"{name}: a tensor of shape {holder.uop.shape} has no .grad, which the "
+                    "captured call read; give it one, or call reset() to capture again"
+                )
+            holder._take_gradient(place)
+        for holder in _alive(self._firsts):
+            if holder.has_gradient:
+                raise JitError(
+                    f"{name}: a tensor of shape {holder.uop.shape} has a .grad, and had none "
+                    "when the call was captured that gave it one: replays don't know whether they "
+                    "add to it; legal is zero_grad() before each call, or reset() to capture again"
+                )
+
+    def leave(self, found: Sequence[Any]) -> None:
+        """After a replay, of which these are all results."""
+        made = found[len(found) - len(self._made) :]
+        for reference, grad in (*zip(self._made, made, strict=True), *self._left):
+            if (holder := reference()) is not None:
+                holder.grad = grad
+
+    def __bool__(self) -> bool:
+        return bool(self._reads or self._firsts or self._made or self._left)
+
+
+def _is_in(holder: Holder, buffers: Collection[Buffer]) -> bool:
+    buffer = realized_buffer(holder.uop)
+    return buffer is not None and buffer in buffers
+
+
+def _alive(references: Sequence[weakref.ref[Holder]]) -> Iterator[Holder]:
+    return (holder for ref in references if (holder := ref()) is not None)
