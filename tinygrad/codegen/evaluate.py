@@ -123,9 +123,8 @@ class Evaluator:
         return self.program.lane(self.evaluate(node, others), copies[lanes[0]])
 
     def home_of(self, node: UOp) -> Scope:
-        """The scope in which the value of `node` is kept. Where a REDUCE is, the tree says."""
-        is_anew = node in self.written and node.op is not Ops.REDUCE
-        return self.program.scope if is_anew else self.integers.home(node)
+        """The scope in which the value of `node` is kept."""
+        return self.program.scope if node in self.written else self.integers.home(node)
 
     def forget_written(self, copies: Copies) -> None:
         """Makes the next lane read again what this one may have written."""
