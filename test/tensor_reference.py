@@ -63,12 +63,10 @@ def _value(node: UOp, done: dict[UOp, Array]) -> Any:
     if node.op is Ops.CALL:  # several results: ITEM takes one
         name, *parameters = node.arg
         called, given = HOST_FUNCTIONS[name], [done[s] for s in node.src]
-        if not called.fills:
-            return called.function(*given, *parameters)
-        ((shape, dtype),) = called.shapes(*((s.shape, s.dtype) for s in node.src), *parameters)
-        result = np.empty(shape, numpy_dtype(dtype))
-        called.function(result, *given, *parameters)
-        return [result]
+        described = called.shapes(*((s.shape, s.dtype) for s in node.src), *parameters)
+        results = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in described]
+        called.function(results, *given, *parameters)
+        return results
     rule = RULES[node.op]
     value = rule(node, *(done[s] for s in node.src))
     out = np.asarray(value).astype(numpy_dtype(node.dtype), copy=False)

@@ -150,6 +150,24 @@ def test_few_are_chosen_in_the_order_of_a_sort(shape, k):
         assert np.array_equal(chosen, order_of(x, -1, largest)[..., :k])
 
 
+@pytest.mark.parametrize("shape", [(5000,), (9, 600)])
+@pytest.mark.parametrize("dtype", ["float32", *TYPES])
+def test_many_are_chosen_in_the_order_of_a_sort(shape, dtype):
+    """Of many elements the first `k` are selected before these are put in order."""
+    x = numbers(shape, dtype)
+    for largest in (False, True):
+        chosen = value(Tensor(x).topk(30, largest=largest)[1])
+        assert np.array_equal(chosen, order_of(x, -1, largest)[..., :30])
+
+
+def test_many_are_chosen_of_numbers_that_fill_64_bits():
+    x = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, (6, 1000))
+    x[:, :3] = [[-(2**63), 2**63 - 1, 0]]
+    for largest in (False, True):
+        chosen = value(Tensor(x).topk(40, largest=largest)[1])
+        assert np.array_equal(chosen, order_of(x, -1, largest)[..., :40])
+
+
 def test_the_gradient_of_a_choice_goes_to_the_chosen():
     x = Tensor(np.random.default_rng(2).permutation(5003).astype(np.float32))
     values, places = x.topk(3)

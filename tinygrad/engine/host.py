@@ -27,16 +27,15 @@ PIECE = 64 << 20  # bytes of a copy that are on the host at a time, if it must g
 
 @dataclass(frozen=True)
 class HostFunction:
-    """A NumPy function that graphs may CALL. `shapes` maps the (shape, dtype) of the arguments to
-    those of the results; both functions also get the numbers that the CALL has. `gradient` builds
-    the arguments' gradients from the CALL and {number of a result: its gradient}; None means not
-    differentiable. One that `fills` writes its only result to an array that it gets first."""
+    """A NumPy function that graphs may CALL, as function(results, *arguments, *numbers): it writes
+    to the arrays `results`. `shapes` maps the (shape, dtype) of the arguments, and the numbers that
+    the CALL has, to those of the results. `gradient` builds the arguments' gradients from the CALL
+    and {number of a result: its gradient}; None means not differentiable."""
 
     name: str
-    function: Callable[..., Sequence[np.ndarray[Any, Any]] | None]
+    function: Callable[..., None]
     shapes: Callable[..., Sequence[tuple[tuple[int, ...], DType]]]
     gradient: CallRule | None = None
-    fills: bool = False
 
 
 HOST_FUNCTIONS: dict[str, HostFunction] = {}
@@ -103,26 +102,19 @@ def run_host_step(step: Step, buffers: Sequence[Buffer], _: object) -> None:
         _elements(buffer, source.shape, source.dtype)
         for buffer, source in zip(buffers[step.writes :], node.src, strict=True)
     ]
-    if function.fills:
-        ((shape, dtype),) = _described(node)
-        place = _address(buffers[0])
-        found = (
-            np.empty(shape, numpy_dtype(dtype))
-            if place is None
-            else _array_at(place, shape, numpy_dtype(dtype))
-        )
-        function.function(found, *arguments, *parameters)
-        if place is None:
-            buffers[0].write(found.data.cast("B"))
-        return
-    results = function.function(*arguments, *parameters)
-    assert results is not None
-    for buffer, number in zip(buffers, wanted, strict=False):
-        made = results[number]
-        if (place := _address(buffer)) is None:
-            buffer.write(np.ascontiguousarray(made).data.cast("B"))
-        else:
-            _array_at(place, made.shape, made.dtype)[...] = made
+    room = dict(zip(wanted, buffers, strict=False))
+    results = [_room(room.get(i), *each) for i, each in enumerate(_described(node))]
+    function.function(results, *arguments, *parameters)
+    for number, buffer in room.items():
+        if _address(buffer) is None:
+            buffer.write(results[number].data.cast("B"))
+
+
+def _room(buffer: Buffer | None, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    """The elements of a buffer to be written, apart from it where the host can't."""
+    if buffer is not None and (place := _address(buffer)) is not None:
+        return _array_at(place, shape, numpy_dtype(dtype))
+    return np.empty(shape, numpy_dtype(dtype))
 
 
 def _elements(buffer: Buffer, shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:

@@ -75,6 +75,8 @@ class Indexing(Linalg):
         >>> Tensor([1, 2, 3, 4])[1:3].tolist(), Tensor([1, 2, 3])[::-1].tolist()
         ([2, 3], [3, 2, 1])
         """
+        if self._is_mask(indices) and not isinstance(self.device, tuple):
+            return self._where_mask(self._tensor(indices))
         with turns.together(), keeping.now:  # no thread writes until this sees what is written
             chosen = self._select(indices)
             view: Self = chosen.view.reshape(tuple(chosen.shape))
@@ -160,6 +162,28 @@ class Indexing(Linalg):
         where = mask.nonzero()  # (hits, axes)
         return [where._cut(1, i, i + 1).reshape(-1) for i in range(mask.ndim)]
 
+    def _is_mask(self, indices: Any) -> bool:
+        """Whether the index is a single mask, of the first axes."""
+        if isinstance(indices, (tuple, list)) or not hasattr(indices, "dtype"):
+            return False
+        mask = self._tensor(indices)
+        return mask.dtype is dtypes.bool and mask.shape == self.shape[: mask.ndim] != ()
+
+    def _where_mask(self, mask: Self) -> Self:
+        """The parts where a mask of the first axes is true, (how many, other axes..). A kernel
+        gathers one of few numbers of them, so that another mask finds it made."""
+        places = np.flatnonzero(read(mask._node))
+        rows = self.reshape((mask.numel(), *self.shape[mask.ndim :]))
+        count = len(places)
+        if not rows.numel() or not count:
+            return rows._cut(0, 0, count)
+        room = rounded_up(count)
+        at = np.zeros(room, np.int32 if mask.numel() < 1 << 31 else np.int64)
+        at[:count] = places
+        found = rows._from(rows._held.index(self._tensor(at)._node))
+        compute([found])
+        return found._cut(0, 0, count)
+
     def _as_index(self, item: Any) -> Any:
         """One item of an index as one of few kinds: None, `...`, a number, a slice of numbers, a
         tensor of whole numbers or bools, or tensors on an axis of their own."""
@@ -218,9 +242,17 @@ class Indexing(Linalg):
             if as_tuple:
                 return tuple(axes)
             return axes[0].stack(*axes[1:], dim=1) if axes else self._tensor(np.empty((size, 0)))
-        found = np.argwhere(read(self.bool()._node)).astype(np.int32)
-        places = self._tensor(found)
-        return places.unbind(1) if as_tuple else places
+        flat = np.flatnonzero(read(self.bool()._node))
+        flat = flat.astype(np.int32) if self.numel() < 1 << 31 else flat
+        shape = (self.ndim, len(flat)) if as_tuple else (len(flat), self.ndim)
+        found: NDArray[Any] = np.empty(shape, np.int32)
+        columns = found if as_tuple else found.T
+        for axis in reversed(range(1, self.ndim)):
+            whole = flat // self.shape[axis]
+            columns[axis] = flat - whole * self.shape[axis]
+            flat = whole
+        columns[:1] = flat  # of no axes none
+        return tuple(map(self._tensor, found)) if as_tuple else self._tensor(found)
 
     def masked_select(self, mask: Any, size: int | None = None, fill_value: float = 0) -> Self:
         """The elements where `mask` is true, flat. Reads the mask, unless `size` says how many:
@@ -535,6 +567,12 @@ def _axes_used(item: Any) -> int:
 def side_by_side(places: list[int]) -> bool:
     """Whether nothing stands between these places."""
     return places[-1] - places[0] == len(places) - 1
+
+
+def rounded_up(count: int) -> int:
+    """The least number from `count` on that has four bits, and zeros after them."""
+    low = max(count.bit_length() - 4, 0)
+    return -(-count >> low) << low
 
 
 def _plain(item: Any) -> Any:

@@ -14,13 +14,9 @@ from tinygrad.tensor.functions import wide
 from tinygrad.tensor.ranking import (
     FEW_COLUMNS,
     few_in_order,
-    fits,
     in_order,
     leaders,
     ordered,
-    places_of,
-    ranks,
-    words,
 )
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most
@@ -81,8 +77,6 @@ class Order(Conv):
             return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         top, size = self._running("max", at), self.shape[at]
         count = self._along(at, self._counting(size, self.device))
-        if fits(self, size):
-            return Found((top, places_of(words(ranks(self), count)._running("max", at))))
         fresh = self.eq(top) | (self.isnan() & top.isnan())
         return Found((top, fresh.where(count, 0)._running("max", at)))
 

@@ -6,6 +6,7 @@ is a stable sort that carries the places along.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,31 +36,27 @@ def _chosen(words: Described, k: int | None = None) -> list[Described]:
     return [((*lead, size if k is None else k), kind)]
 
 
-def _smallest(to: Array, words: Array, k: int | None = None) -> None:
+def _smallest(results: Sequence[Array], words: Array, k: int | None = None) -> None:
     """The `k` smallest words of each row in order: short rows are compared, long ones sorted by
     digits."""
-    size = words.shape[-1]
+    (to,), size = results, words.shape[-1]
     k = size if k is None else k
-    if size >= LONG_ROW and words.dtype == np.int64:
-        whole = to if k == size else np.asarray(Room(size))
-        for row, of in zip(to.reshape(-1, k), words.reshape(-1, size), strict=True):
-            target = row if k == size else whole
-            sort_by_keys(target, of)
-            row[...] = target[:k]
+    if k == size >= LONG_ROW:
+        for row, of in zip(to.reshape(-1, size), words.reshape(-1, size), strict=True):
+            sort_by_keys(row, of)
         return
     to[...] = words if k == size else np.partition(words, k - 1, axis=-1)[..., :k]
     to.sort(axis=-1)
 
 
-def _argsorted(to: Array, ranks: Array) -> None:
+def _argsorted(results: Sequence[Array], ranks: Array) -> None:
     """Where each of a row's ranks was in order, equal ones as they came."""
-    size = ranks.shape[-1]
+    (to,), size = results, ranks.shape[-1]
+    bits, low = size.bit_length(), int(ranks.min()) if ranks.size else 0
     if size >= LONG_ROW:
         for row, of in zip(to.reshape(-1, size), ranks.reshape(-1, size), strict=True):
             row[...] = places_in_order(of)
-        return
-    bits, low = size.bit_length(), int(ranks.min()) if ranks.size else 0
-    if ranks.size and (int(ranks.max()) - low).bit_length() + bits < 64:  # one word has room
+    elif ranks.size and (int(ranks.max()) - low).bit_length() + bits < 64:  # one word has room
         words = np.asarray(Room(ranks.size)).reshape(ranks.shape)
         words[...] = ranks
         words -= low
@@ -72,16 +69,14 @@ def _argsorted(to: Array, ranks: Array) -> None:
         to[...] = np.argsort(ranks, axis=-1, kind="stable")
 
 
-SMALLEST = register(HostFunction("smallest", _smallest, _chosen, fills=True))
-ARGSORT = register(
-    HostFunction("argsort", _argsorted, lambda ranks: [(ranks[0], dtypes.int32)], fills=True)
-)
+SMALLEST = register(HostFunction("smallest", _smallest, _chosen))
+ARGSORT = register(HostFunction("argsort", _argsorted, lambda ranks: [(ranks[0], dtypes.int32)]))
 
 
-def _ordered(ranks: Array, x: Array) -> list[Array]:
-    places = np.empty(ranks.shape, np.int32)
-    _argsorted(places, ranks)
-    return [np.take_along_axis(x, places, -1), places]
+def _ordered(results: Sequence[Array], ranks: Array, x: Array) -> None:
+    values, places = results
+    _argsorted([places], ranks)
+    values[...] = np.take_along_axis(x, places, -1)
 
 
 def _ordered_gradient(node: UOp, results: dict[int, UOp]) -> tuple[UOp | None, ...]:
@@ -199,19 +194,23 @@ def chosen_by_counting(x: Any, k: Any) -> Any:
     """Where an element is that has `k` smaller or equal ones before it in order, a number or
     numbers (.., 1): (.., 1), of equal ones the first."""
     rank, size = ranks(x).contiguous(), x.shape[-1]
-    if rank.dtype.itemsize * 8 <= PLACE_BITS:
-        is_short = dtypes.is_int(x.dtype) and x.dtype.itemsize < 4
-        least = int(dtypes.min(x.dtype)) if is_short else None
-        is_it = rank.eq(_by_digits(rank, k, rank_bits(x.dtype), least))
-    else:  # one half of the rank after the other
-        high = (rank >> PLACE_BITS).cast(dtypes.int32).contiguous()
-        half = dtypes.min(dtypes.int32)
-        low = ((rank & ((1 << PLACE_BITS) - 1)) + half).cast(dtypes.int32)
-        found = _by_digits(high, k, PLACE_BITS)
-        left = k - (high < found).cast(dtypes.int32).sum(-1, keepdim=True)
-        low = high.eq(found).where(low, dtypes.max(dtypes.int32)).contiguous()
-        is_it = high.eq(found) & low.eq(_by_digits(low, left, PLACE_BITS))
+    is_short = dtypes.is_int(x.dtype) and x.dtype.itemsize < 4
+    least = int(dtypes.min(x.dtype)) if is_short else None
+    is_it = rank.eq(_rank_at(rank, k, rank_bits(x.dtype), least))
     return is_it.where(x._counting(size, x.device), size).min(-1, keepdim=True)
+
+
+def _rank_at(rank: Any, k: Any, bits: int, least: int | None = None) -> Any:
+    """The rank that is at place `k` in order, (.., 1); of a wide one half after the other."""
+    if bits <= PLACE_BITS:
+        return _by_digits(rank, k, bits, least)
+    high = (rank >> PLACE_BITS).cast(dtypes.int32).contiguous()
+    half = dtypes.min(dtypes.int32)
+    low = ((rank & ((1 << PLACE_BITS) - 1)) + half).cast(dtypes.int32)
+    found = _by_digits(high, k, PLACE_BITS)
+    left = k - (high < found).cast(dtypes.int32).sum(-1, keepdim=True)
+    low = high.eq(found).where(low, dtypes.max(dtypes.int32)).contiguous()
+    return words(found, _by_digits(low, left, PLACE_BITS).cast(rank.dtype) - half)
 
 
 def _by_digits(rank: Any, k: Any, bits: int, least: int | None = None) -> Any:
@@ -245,9 +244,12 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     rank = _order(x, largest)
     rank = rank.pad((0, blocks * block - size), value=_last(rank))
     best = rank.reshape((*lead, blocks, block)).min(-1)
-    chosen = _first(best, x._counting(blocks, x.device), k)
-    if not fits(x, size):
-        chosen = chosen.sort()[0]  # so that candidates come as their places do
+    if _is_selected(best, k):
+        chosen = _nearest(best, k)
+    else:
+        chosen = _first(best, x._counting(blocks, x.device), k)
+        if k > _rounds(best):  # the candidates are to come as their places do
+            chosen = chosen.sort()[0]
     places = (chosen.unsqueeze(-1) * block + x._counting(block, x.device)).reshape(
         (*lead, k * block)
     )
@@ -255,13 +257,30 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     return _first((places < size).where(_order(values, largest), _last(rank)), places, k)
 
 
+def _rounds(order: Any) -> int:
+    """So many of each row are found one after the other."""
+    most = SHORT_ROUNDS if prod(order.shape) < FEW else ROUNDS
+    return int(most >> (order.dtype.itemsize * 8 > PLACE_BITS))
+
+
+def _is_selected(order: Any, k: int) -> bool:
+    """Whether the first `k` of each row are found before they are put in order."""
+    return bool(_rounds(order) < k < order.shape[-1] and prod(order.shape) >= FEW)
+
+
 def _first(order: Any, places: Any, k: int) -> Any:
-    """The places of the `k` smallest of `order`, of equal ones those before. Where a rank fills a
-    word `places` rise."""
+    """The places of the `k` smallest of `order`, of equal ones those before. `places` rise where
+    there are more than are found in rounds."""
     is_wide = order.dtype.itemsize * 8 > PLACE_BITS
-    most = (SHORT_ROUNDS if prod(order.shape) < FEW else ROUNDS) >> is_wide
-    if k <= most and not isinstance(order.device, tuple):
-        return _by_rounds(order, places.expand(order.shape), k)
+    if not isinstance(order.device, tuple):
+        all_places = places.expand(order.shape)
+        if k <= _rounds(order):
+            if is_wide:
+                return _by_rounds([order, all_places], k)
+            return places_of(_by_rounds([words(order, all_places)], k))
+        if _is_selected(order, k):
+            near = _nearest(order, k)
+            order, places = order.gather(-1, near), all_places.gather(-1, near)
     if is_wide:
         (found,) = call(ARGSORT, order._node)
         first = order._from(found)._cut(order.ndim - 1, 0, k)
@@ -270,25 +289,37 @@ def _first(order: Any, places: Any, k: int) -> Any:
     return places_of(order._from(call(SMALLEST, word._node, parameters=(k,))[0]))
 
 
-def _by_rounds(order: Any, places: Any, k: int) -> Any:
-    """The places of the `k` smallest in order. No two words of a row are equal, none is the largest
-    number; where a rank fills a word, of equal ones the first is left."""
-    if order.dtype.itemsize * 8 <= PLACE_BITS:
-        word = words(order, places)
-        found = [word.min(-1, keepdim=True)]
-        while len(found) < k:
-            left = (word > found[-1]).where(word, _last(word))
-            found.append(left.min(-1, keepdim=True))
-        return places_of(found[0].cat(*found[1:], dim=-1))
-    chosen, is_left, least = list[Any](), None, order
-    while len(chosen) < k:
-        if is_left is not None:
-            least = is_left.where(order, _last(order))
-        best = least.min(-1, keepdim=True)
-        are_best = order.eq(best) if is_left is None else order.eq(best) & is_left
-        chosen.append(are_best.where(places, _last(places)).min(-1, keepdim=True))
-        is_left = (order > best) | (order.eq(best) & (places > chosen[-1]))
-    return chosen[0].cat(*chosen[1:], dim=-1)
+def _nearest(order: Any, k: int) -> Any:
+    """Where the `k` smallest of each row are, of equal ones those before, as they come: each goes
+    to the slot that is the number of those before it, all others to one behind these."""
+    *lead, size = order.shape
+    order = order.contiguous()
+    bound = _rank_at(order, k - 1, order.dtype.itemsize * 8)
+    below, equal = order < bound, order.eq(bound)
+    is_near = below | (equal & (equal.cumsum(-1) <= k - below.sum(-1, keepdim=True)))
+    slot = is_near.where(is_near.cumsum(-1) - 1, k)
+    at = order._counting(size, order.device).expand(order.shape)
+    slots = order.zeros((*lead, k + 1), dtype=dtypes.int32, device=order.device)
+    return slots.scatter(-1, slot, at)._cut(order.ndim - 1, 0, k)
+
+
+def _by_rounds(keys: list[Any], k: int) -> Any:
+    """The last key of the `k` smallest elements in order, of which the first keys are compared
+    first. No two of a row are equal in all, none has the largest number as its last key."""
+    found, beyond = list[Any](), None
+    while len(found) < k:
+        least, left = list[Any](), beyond
+        for key in keys:
+            among = key if left is None else left.where(key, _last(key))
+            least.append(among.min(-1, keepdim=True))
+            if len(least) < len(keys):
+                equal = key.eq(least[-1])
+                left = equal if left is None else equal & left
+        found.append(least[-1])
+        beyond = keys[-1] > least[-1]
+        for key, bound in zip(keys[-2::-1], least[-2::-1], strict=True):
+            beyond = (key > bound) | (key.eq(bound) & beyond)
+    return found[0].cat(*found[1:], dim=-1)
 
 
 def _order(x: Any, descending: bool) -> Any:

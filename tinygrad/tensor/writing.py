@@ -396,13 +396,6 @@ class Writing(Autograd):
             )
         return given._broadcast_to(shape)
 
-    def _is_mask(self, indices: Any) -> bool:
-        """Whether the index is a single mask, so that nothing needs to be read."""
-        if isinstance(indices, (tuple, list)) or not hasattr(indices, "dtype"):
-            return False
-        mask = self._tensor(indices)
-        return mask.dtype is dtypes.bool and mask.shape == self.shape[: mask.ndim] != ()
-
     def _masked(self, mask: Self, value: Self) -> Self:
         """This, with `value` where `mask` is true."""
         rest = self.shape[mask.ndim :]

@@ -18,8 +18,8 @@ from tinygrad.tensor.long_tail.hashing import Hashing
 
 Described = tuple[tuple[int, ...], DType]
 
-GCD = register(HostFunction("gcd", lambda a, b: [np.gcd(a, b)], lambda a, b: [a]))
-LCM = register(HostFunction("lcm", lambda a, b: [np.lcm(a, b)], lambda a, b: [a]))
+GCD = register(HostFunction("gcd", lambda to, a, b: np.gcd(a, b, out=to[0]), lambda a, b: [a]))
+LCM = register(HostFunction("lcm", lambda to, a, b: np.lcm(a, b, out=to[0]), lambda a, b: [a]))
 
 # The integer with a float's bits, how many of them are its mantissa, and its exponent's bias.
 LAYOUT = {

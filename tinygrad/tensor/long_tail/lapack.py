@@ -49,21 +49,18 @@ class Routine:
         made = HostFunction(self.name, self._on_host, self._described, gradient)
         self.registered = register(made)
 
-    def _on_host(self, *given: Any) -> list[Array]:
+    def _on_host(self, results: Sequence[Array], *given: Any) -> None:
         """On arrays as they lie in buffers: complex numbers as pairs."""
         arrays, (*parameters, pairs) = _arrays_and_rest(given)
-        kind = arrays[0].dtype
-        wide = numpy_dtype(complex_of(_OWN[kind.name]))
+        wide = numpy_dtype(complex_of(_OWN[arrays[0].dtype.name]))
         if pairs:
             arrays = [np.ascontiguousarray(a).view(wide)[..., 0] for a in arrays]
         shaped = self.shapes(*(a.shape for a in arrays), *parameters)
         with np.errstate(all="ignore"):
             found = self._found(*arrays, *parameters)
-        number = {SAME: wide if pairs else kind, REAL: kind, COMPLEX: wide, INT: np.int32}
-        return [
-            np.ascontiguousarray(result, dtype=number[holds]).reshape(shape)
-            for result, (shape, holds) in zip(found, shaped, strict=True)
-        ]
+        for to, result, (shape, holds) in zip(results, found, shaped, strict=True):
+            target = to.view(wide)[..., 0] if _is_pair(holds, pairs) else to
+            target[...] = np.reshape(result, shape)
 
     def _found(self, *given: Any) -> Sequence[Any]:
         """The results; where there are none, LinalgError names the first matrix that has none."""

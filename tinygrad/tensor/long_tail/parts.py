@@ -181,10 +181,10 @@ class Parts(Joining):
         node = legal_index(index._node, self.shape[axis], axis)
         if self.numel() == 0:
             return self
-        first, updates = self.moveaxis(axis, 0), source.moveaxis(axis, 0)
-        out = first._node.scatter(how, updates._node, node)
-        written = self._from(out, source)
-        return written.moveaxis(0, axis).contiguous() if axis else written
+        shape = (*self.shape[:axis], index.numel())  # of the axes that are counted up to this one
+        counts = [UOp.positions(shape, i, self.device) for i in range(axis)]
+        row = node.reshape((1,) * axis + node.shape).broadcast_to(shape)
+        return self._from(self._node.scatter(how, source._node, *counts, row), source)
 
     def _check_dtype(self, operation: str, source: Self) -> None:
         if source.dtype is not self.dtype:

@@ -4,17 +4,25 @@ What depends on values for its shape reads the tensor."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.realize import read
+from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.long_tail.statistics import Statistics
 from tinygrad.uop.infer import most
+
+FEW_COUNTED = 1 << 18  # numbers that the host counts before kernels are asked to
+FEW_SORTED = 1 << 12  # elements that the host sorts, too
+
+Array = np.ndarray[Any, Any]
+Distinct = tuple[Array, Callable[[], Array], Array]  # values, each element's number, counts
 
 
 class Sets(Statistics):
@@ -107,12 +115,17 @@ class Sets(Statistics):
             raise DTypeError(f"bincount: {self.dtype!r} {self.shape}; legal is a vector of ints")
         if weights is not None and weights.shape != self.shape:
             raise ShapeError(f"bincount: weights {weights.shape} for {self.shape}")
-        low, high = (t.item() for t in self.aminmax()) if self.numel() else (0, -1)
+        few = most(self.numel()) < FEW_COUNTED
+        seen = read(self._node if few else self.min().stack(self.max())._node, copy=False)
+        low, high = (int(seen.min()), int(seen.max())) if seen.size else (0, -1)
         if low < 0:
             raise ArgumentError(f"bincount: {low} is among the numbers; legal are numbers from 0")
+        if few and weights is None:
+            counts = np.bincount(seen.astype(np.int64, copy=False), minlength=minlength)
+            return self._tensor(counts.astype(np.int32))
         what = self.ones_like(dtype=dtypes.int32) if weights is None else weights
-        counts = self.zeros(max(high + 1, minlength), dtype=what.dtype, device=self.device)
-        return counts._written(0, self, what, "add")
+        zeros = self.zeros(max(high + 1, minlength), dtype=what.dtype, device=self.device)
+        return self._from(zeros._node.scatter("add", what._node, self._node), what)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:  # noqa: A002
         """How many elements fall into each of `bins` equal stretches from `min` to `max`, which are
@@ -209,11 +222,32 @@ class Sets(Statistics):
         [[1, 3], [1, 2]]
         """
         x, axis = self._values_read("unique", dim)
-        values, inverse, counts = np.unique(
-            x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-        )
-        shape = x.shape if axis is None else (-1,)
-        return self._found(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+        if axis is not None:
+            values, inverse, counts = np.unique(x, False, True, True, axis, equal_nan=False)
+            return self._found(values, inverse.reshape(-1), counts, return_inverse, return_counts)
+        flat = x.reshape(-1)
+        once, numbers, many = _counted_once(flat) or self._sorted_once(flat)
+        each = numbers().reshape(x.shape) if return_inverse else None
+        return self._found(once, each, many, return_inverse, return_counts)
+
+    def _sorted_once(self, flat: Array) -> Distinct:
+        """Of equal neighbours in order the first; `flat` are the values of this."""
+        if flat.size < FEW_SORTED:
+            places = np.argsort(flat, kind="stable")
+            row = flat[places]
+        else:
+            found = self.cast(_read_as(self)).flatten().sort()
+            compute(found)
+            row, places = (read(t._node, copy=False) for t in found)
+        fresh = _are_fresh(row)
+        starts = np.flatnonzero(fresh)
+
+        def numbers() -> Array:
+            each: Array = np.empty(flat.shape, np.int32)
+            each[places] = np.cumsum(fresh, dtype=np.int32) - 1
+            return each
+
+        return row[starts], numbers, np.diff(starts, append=flat.size)
 
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -225,26 +259,53 @@ class Sets(Statistics):
         """
         x, axis = self._values_read("unique_consecutive", dim)
         rows = x.reshape(-1) if axis is None else np.moveaxis(x, axis, 0)
-        count = rows.shape[0]
-        flat = rows.reshape(count, math.prod(rows.shape[1:]))
-        fresh = np.concatenate([np.ones(min(count, 1), bool), (flat[1:] != flat[:-1]).any(1)])
+        fresh = _are_fresh(rows)
         places = np.flatnonzero(fresh)
         values = np.moveaxis(rows[places], 0, axis or 0)
         inverse = (np.cumsum(fresh) - 1).reshape(x.shape if dim is None else -1)
-        counts = np.diff(np.append(places, count))
+        counts = np.diff(places, append=len(rows))
         return self._found(values, inverse, counts, return_inverse, return_counts)
 
     def _values_read(self, operation: str, dim: int | None) -> tuple[Any, int | None]:
         """The values as an array of a type that NumPy itself has, and axis `dim` from the front."""
         if dim is not None and not self.ndim:
             raise ShapeError(f"{operation}: of one number, shape (); legal is dim None")
-        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
         axis = None if dim is None else axis_of(dim, self.ndim, operation)
-        return read(self.cast(kind)._node), axis
+        return read(self.cast(_read_as(self))._node, copy=False), axis
 
     def _found(self, values: Any, inverse: Any, counts: Any, *wanted: bool) -> Any:
         """Arrays as tensors: the values, and of the others those that are wanted."""
         made = self._tensor(values).cast(self.dtype)
-        others = (self._tensor(a).cast(dtypes.int32) for a in (inverse, counts))
-        more = tuple(t for t, want in zip(others, wanted, strict=True) if want)
-        return (made, *more) if more else made
+        others = [a for a, want in zip((inverse, counts), wanted, strict=True) if want]
+        more = (self._tensor(a.astype(np.int32, copy=False)) for a in others)
+        return (made, *more) if others else made
+
+
+def _read_as(x: Any) -> DType:
+    """A type that NumPy itself has, with the order of this one's."""
+    return dtypes.float32 if x.dtype.fmt is None else x.dtype
+
+
+def _are_fresh(rows: Array) -> Array:
+    """Which rows differ from the one before."""
+    differ = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    return np.concatenate([np.ones(len(rows[:1]), bool), differ])
+
+
+def _counted_once(flat: Array) -> Distinct | None:
+    """Of whole numbers that are close together, by counting each; None of others."""
+    if flat.dtype == bool:
+        flat = flat.view(np.uint8)
+    if flat.dtype.kind not in "iu" or not flat.size:
+        return None
+    low, high = flat.min(), flat.max()
+    if int(high) - int(low) >= max(flat.size, FEW_SORTED):
+        return None
+    places = flat.astype(np.int64, copy=False) - low.astype(np.int64)  # as 64 bits hold them
+    counts = np.bincount(places)
+    there = np.flatnonzero(counts)
+
+    def numbers() -> Array:
+        return np.asarray((np.cumsum(counts > 0, dtype=np.int32) - 1)[places])
+
+    return (there + low.astype(np.int64)).astype(flat.dtype), numbers, counts[there]
