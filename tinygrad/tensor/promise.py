@@ -193,6 +193,8 @@ def source_of(tensor: Any) -> Source | None:
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
             return source
+        if type(source) is Written and recording.writes:
+            tensor._do_write()
         _, source = tensor._uop, None
     elif source is not None and (now := source.now(tensor)) is not None:
         return now

@@ -41,7 +41,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.tensor.again import waiting_for
+from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
@@ -381,6 +381,10 @@ class Writing(Autograd):
     def _write_down(self, written: Written) -> None:
         with recording.written_down(followed=False), noting():  # who promised it has noted it
             self._overwrite(self, self.of(written.value, False))
+
+    def _do_write(self) -> None:
+        if not capturing():
+            compute([self])
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
         given = self
