@@ -333,7 +333,7 @@ class _Asked:
                 _ = promise.node
         for tensor, source in zip(self.given, self.sources, strict=True):
             if type(source) is Written:
-                tensor._uop, tensor._source = source.place.view, None
+                tensor._uop, tensor._source = source.place.view, source.before
 
     def _written(self, known: Known) -> list[Any]:
         return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]

@@ -112,11 +112,12 @@ class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
     the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
-    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does."""
+    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does.
+    `silent`: the same under `no_grad`, where a start is none."""
 
     __slots__ = (
         *("view", "base", "era", "begins", "order"),
-        *("start", "is_start", "wants", "records", "look"),
+        *("start", "is_start", "wants", "records", "look", "silent"),
     )
     depth = number = 0
 
@@ -127,6 +128,7 @@ class Version:
         self.is_start = self.wants is True and self.records and not tensor._taped
         self.start = tensor.serial if self.is_start else _start_below(view)
         self.order = () if self.start is None else _order_of(view)
+        self.silent: Version | None = None
 
     @property
     def buffer(self) -> Buffer:
@@ -155,10 +157,15 @@ class Version:
     def now(self, tensor: Any) -> Version | None:
         """This, or the same in a later era; None if the tensor stands for something else now."""
         view, base = self.view, self.base
+        if self.wants is True and recording.on is not self.records:
+            silent = self.silent
+            if silent is None or recording.on:
+                return None
+            self.silent = silent.now(tensor)
+            return self.silent
         if (
             view is not tensor._uop
             or tensor.requires_grad is not self.wants
-            or recording.on is not self.records
             or view.known is not None
             or base.known is not None
             or base.newer is not None
@@ -182,6 +189,7 @@ class Version:
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
         later.begins, later.order, later.start = self.begins, self.order, self.start
         later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
+        later.silent = self.silent
         return later
 
 
@@ -216,6 +224,11 @@ def source_of(tensor: Any) -> Source | None:
     made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
     if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
         return source_of(tensor)  # another thread has written: this may be of two values
+    if made.wants is True and isinstance(source, Version) and made.records is not source.records:
+        if source.records:
+            source.silent = made
+            return made
+        made.silent = source
     tensor._source = made
     return made
 
@@ -351,13 +364,14 @@ class Promise:
 
 class Written(Promise):
     """A promise whose value is what all of the version `place` of `tensor` holds next. Expressions
-    stand on it as on another; it is in memory once it is written there, and never elsewhere."""
+    stand on it as on another; it is in memory once it is written there, and never elsewhere.
+    `before`: what the tensor held, which it holds in a later era then."""
 
-    __slots__ = ("place", "tensor")
+    __slots__ = ("place", "before", "tensor")
 
-    def __init__(self, value: Promise, place: Version, tensor: Any) -> None:
+    def __init__(self, value: Promise, place: Version, before: Source | None, tensor: Any) -> None:
         super().__init__(value.expression, value.number, value.look, value.wants)
-        self.place, self.tensor = place, weakref.ref(tensor)
+        self.place, self.before, self.tensor = place, before, weakref.ref(tensor)
 
     @property
     def node(self) -> UOp:

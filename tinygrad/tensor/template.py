@@ -111,6 +111,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             if SPEC:
                 right = _is_right(promises, found, method, names, values, seen)
                 assert right, method.__name__
+            if not found.container:
+                return found.outputs[0].promised(promises[0], values)
             made = [
                 each.promised(promise, values)
                 for each, promise in zip(found.outputs, promises, strict=True)
@@ -274,17 +276,25 @@ its entry along, without Python code."""
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
-    keys = [(result.template, number, *sources) for number in range(len(result.outputs))]
-    known = [reference() for reference in map(_promises.get, keys) if reference is not None]
-    alike = {promise.number: promise for promise in known if promise is not None}
-    if alike and not any([promise.is_computed for promise in alike.values()]):
-        expression = next(iter(alike.values())).expression
-    else:  # who has what is computed may write to it
-        expression, alike = Expression(result.template, sources, user_line()), {}
+    template, outputs = result.template, result.outputs
+    keys = [(template, number, *sources) for number in range(len(outputs))]
+    expression: Expression | None = None
+    alike: dict[int, Promise] = {}
+    for key in keys:
+        reference = _promises.get(key)
+        promise = None if reference is None else reference()
+        if promise is not None:
+            if promise.is_computed:  # who has that may write to it
+                expression, alike = None, {}
+                break
+            expression, alike[promise.number] = promise.expression, promise
+    if expression is None:
+        expression = Expression(template, sources, user_line())
     made = []
-    for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
+    for number, key in enumerate(keys):
         promise = alike.get(number)
         if promise is None:
+            output = outputs[number]
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
             _promises[key] = weakref.ref(promise, functools.partial(_promises.pop, key))
