@@ -61,7 +61,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST = 128  # steps that are known; the least recently used goes first
-LARGEST_KEPT = 1 << 18  # bytes of temporaries that a known step keeps for the next time
+LARGEST_KEPT = 1 << 21  # bytes of temporaries that a known step keeps for the next time
+MOST_KEPT = 1 << 25  # bytes of temporaries that all known steps keep
 LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next time
 
 LongWay = Callable[[], object]
@@ -388,7 +389,8 @@ class _Asked:
             return None
         sources = [Place("input", number) for number in range(len(inputs))]
         execution = Execution(plan, sources, [("", value) for value in done.values])
-        replay = Replay([execution], [], kept, LARGEST_KEPT)
+        room = MOST_KEPT - sum([each.replay.keeps for each in _known.values() if each is not None])
+        replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
         order = [kept[place] for place in replay.made]
         pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]

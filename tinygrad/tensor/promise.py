@@ -86,6 +86,7 @@ class Template:
                 shape = node.shape if node.has_shape else None
                 self.steps.append((node.op, node.dtype, places, node.arg, shape))
         self.places = [at[root] for root in roots]
+        self.whole: list[bool] | None = None  # of each root, once asked for, `Promise.is_whole`
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
@@ -106,6 +107,12 @@ class Template:
             node.origin = node.origin or origin
             made.append(node)
         return [made[place] for place in self.places]
+
+
+def _is_stored_alone(node: UOp) -> bool:
+    """Whether what must be stored for a node is what it is a view of, each element once."""
+    bottom = bottom_of(node)
+    return stored_base(node) is bottom and not repeats(node, bottom)
 
 
 class Version:
@@ -351,8 +358,10 @@ class Promise:
     def is_whole(self) -> bool:
         """Whether everything that it shows is stored for it alone, so that views of it can use the
         same storage."""
-        bottom = bottom_of(self.like)
-        return stored_base(self.like) is bottom and not repeats(self.like, bottom)
+        template, number = self.expression.template, self.number
+        if template.whole is None:
+            template.whole = [_is_stored_alone(root) for root in template.roots]
+        return template.whole[number]
 
     @property
     def shown(self) -> UOp:
