@@ -15,7 +15,7 @@ import pytest
 from together import together
 
 from tinygrad import Context, Generator, GlobalCounters, Tensor, TinyJit, Variable, nn
-from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
+from tinygrad.base.errors import ArgumentError, IndexCheckError, RuntimeCheckError, ShapeError
 from tinygrad.tensor import again, backward, draws, template
 
 STEPS = 6
@@ -1006,6 +1006,33 @@ def numbers_are_drawn_anew():
 
 
 @program
+def actions_are_drawn():
+    """By a policy, under no_grad; their log chances, by einsum, are learned from."""
+    Tensor.manual_seed(6)
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, _ = batch(number)
+            with Tensor.no_grad():
+                chances = net(x).softmax()
+                if number == 3:
+                    chances = chances * 0 - 1
+                actions = chances.multinomial()
+            optimizer.zero_grad()
+            if number == 3:
+                with pytest.raises(RuntimeCheckError, match="negative"):
+                    actions.numpy()
+                continue
+            chosen = net(x).log_softmax().gather(1, actions)
+            loss = -Tensor.einsum("ij,ik->", chosen, x)
+            loss.backward()
+            optimizer.step()
+            seen += [actions.numpy(), loss.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
 def what_was_drawn_is_kept():
     """Until the weights have changed; in memory; as what wants a gradient."""
     Tensor.manual_seed(2)
@@ -1392,7 +1419,13 @@ def test_from_the_second_step_on_no_graph_is_made(ways, run):
 
 LOOPS = [steps_by_hand_that_nobody_computes, gradients_by_targets, a_generator_and_a_critic]
 LOOPS += [groups_of_optimizers, losses_are_scaled, a_sequence_of_one_layer, scheduled]
-LOOPS += [averages_follow, two_losses_one_step, gradients_add_up, evaluated_between]
+LOOPS += [
+    actions_are_drawn,
+    averages_follow,
+    two_losses_one_step,
+    gradients_add_up,
+    evaluated_between,
+]
 
 
 @pytest.mark.parametrize("run", LOOPS, ids=lambda run: run.__name__)

@@ -54,6 +54,7 @@ See = Callable[[Any, list[Any]], Hashable]
 
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
+_SELECTING = _NUMBERS | {slice}
 _EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
 _MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL}
@@ -124,9 +125,11 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
 
 def _is_of_storage(of: Any, *numbers: Any) -> bool:
-    """Whether a view is asked for of a tensor that is not promised, by numbers alone."""
-    is_promised = not isinstance(of, Core) or isinstance(of._source, Promise)
-    return not is_promised and _NUMBERS.issuperset(map(type, numbers))
+    """Whether a view is asked for of a tensor that is not promised, by numbers and slices alone."""
+    if not isinstance(of, Core) or isinstance(of._source, Promise):
+        return False
+    parts = numbers[0] if len(numbers) == 1 and type(numbers[0]) is tuple else numbers
+    return _SELECTING.issuperset(map(type, parts))
 
 
 class Several(NamedTuple):
