@@ -489,6 +489,27 @@ def gradients_by_targets():
 
 
 @program
+def gradients_are_kept_short():
+    """A loss of derivatives, in which a bias stands, and its derivative is 0."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            start = batch(number)[0].detach()
+            start.requires_grad = True
+            slope = net(start).sum().gradient(start)[0]
+            optimizer.zero_grad()
+            loss = (slope.square().sum(1).sqrt() - 1).square().mean()
+            loss.backward()
+            if number % 3 == 1:
+                with Tensor.no_grad():
+                    net.hidden.bias.grad += 0.5
+            optimizer.step()
+            seen += [loss.numpy(), net.hidden.bias.grad.numpy(), net.out.weight.grad.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
 def starts_are_replaced_before_their_gradients():
     """`replace` makes a start stand for something else, which may be in the same graph."""
     x, seen = Tensor(X[0]).realize(), []

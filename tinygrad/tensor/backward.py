@@ -237,8 +237,6 @@ def _template(
         if bottom_of(node) in holes:
             return None
         is_constant = node.base.op is Ops.CONST
-        if is_constant and len(node.base.src) > 1:
-            return None
         looks.append(None if is_constant else look_at(type(tensor), wants, node))
     template = Template(holes, there)
     if template.looks_behind(leaf.look for leaf in lines.leaves):
@@ -250,7 +248,15 @@ def _template(
 def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
     """The gradients by the graph, which nobody else gets to see."""
     nodes: dict[Expression, list[UOp]] = {}
-    return long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
+    found = long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
+    return [None if node is None else _like_all_others(node) for node in found]
+
+
+def _like_all_others(node: UOp) -> UOp:
+    """A constant that was made to be equal to no other as what all are equal to."""
+    if node.base.op is not Ops.CONST or len(node.base.src) == 1:
+        return node
+    return node.substitute({node.base: node.base.with_src(node.base.src[:1])})
 
 
 def _is_right(made: Expression, known: Known, nodes: Sequence[UOp | None]) -> bool:
