@@ -15,7 +15,7 @@ import pytest
 from together import together
 
 from tinygrad import Context, Generator, GlobalCounters, Tensor, TinyJit, Variable, nn
-from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
+from tinygrad.base.errors import ArgumentError, IndexCheckError, RuntimeCheckError, ShapeError
 from tinygrad.tensor import again, backward, draws, template
 
 STEPS = 6
@@ -83,9 +83,19 @@ BY_GRAPHS = []
 """Programs that need their graphs in each step."""
 
 
+BY_OTHER_KERNELS = []
+"""Programs in which what is written waits for its reader if there are graphs, and not if it is
+promised: a product in one kernel with what it is made of is rounded otherwise."""
+
+
 def program(run):
     PROGRAMS.append(run)
     return run
+
+
+def by_other_kernels(run):
+    BY_OTHER_KERNELS.append(run)
+    return program(run)
 
 
 def by_graphs(run):
@@ -423,6 +433,186 @@ def steps_by_hand():
             Tensor.realize(*net.parameters, *speeds[: number % 3])
         seen.append(loss.numpy())
     return [*seen, *weights(net), *[s.numpy() for s in speeds]]
+
+
+@by_other_kernels
+def steps_by_hand_that_nobody_computes():
+    """Nobody asks for what is written: the next step begins with it."""
+    net, seen, kept = Net(), [], []
+    for p in net.parameters:
+        p.requires_grad_()
+    for number in range(3 * STEPS):
+        for p in net.parameters:
+            p.grad = None
+        loss = loss_of(net, number)
+        loss.backward()
+        with Tensor.no_grad():
+            for p in [p for p in net.parameters if p.grad is not None]:
+                p -= (0.1 if number % 4 else 0.2) * p.grad
+            if number % 6 == 2:
+                seen.append(loss_of(net, number + 1).numpy())
+        if number % 6 == 3:
+            seen.append(net.out.bias.numpy())
+        if number % 6 == 4:
+            seen.append(net.out.weight.transpose().numpy())
+        if number == 11:
+            net.hidden.bias.requires_grad_(False)
+        seen += [loss.numpy()] if number % 6 else []
+        kept.append(loss)
+    return [*seen, *weights(net), *[t.numpy() for t in kept]]
+
+
+@by_other_kernels
+def gradients_by_targets():
+    net, seen = Net(), []
+    targets = [p.requires_grad_() for p in net.parameters]
+    for number in range(2 * STEPS):
+        loss = loss_of(net, number)
+        wanted = targets[1:] if number % 5 == 4 else targets
+        found = loss.gradient(*wanted)
+        if number % 3 == 2:  # a derivative of derivatives
+            twice = sum((g.square().sum() for g in found), loss).gradient(*wanted)
+            seen += [g.numpy() for g in twice]
+        if number % 4 == 3:
+            loss.backward()
+            seen += [(p.grad - 0.5).numpy() for p in targets if p.grad is not None]
+            net.out.bias.grad = None
+        seen += [np.int64(found[-1].requires_grad is None), loss.numpy(), found[0].numpy()]
+        with Tensor.no_grad():
+            for p, g in zip(wanted, found, strict=True):
+                p.assign(p - 0.1 * g)
+        if number == 6:
+            net.out.bias.requires_grad = None
+        if number == 7:
+            net.out.bias.requires_grad = True
+    return [*seen, *weights(net)]
+
+
+@program
+def gradients_are_kept_short():
+    """A loss of derivatives, in which a bias stands, and its derivative is 0."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            start = batch(number)[0].detach()
+            start.requires_grad = True
+            slope = net(start).sum().gradient(start)[0]
+            optimizer.zero_grad()
+            loss = (slope.square().sum(1).sqrt() - 1).square().mean()
+            loss.backward()
+            if number % 3 == 1:
+                with Tensor.no_grad():
+                    net.hidden.bias.grad += 0.5
+            optimizer.step()
+            seen += [loss.numpy(), net.hidden.bias.grad.numpy(), net.out.weight.grad.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+def starts_are_replaced_before_their_gradients():
+    """`replace` makes a start stand for something else, which may be in the same graph."""
+    x, seen = Tensor(X[0]).realize(), []
+    for number in range(2 * STEPS):
+        w = Tensor(X[1], requires_grad=True).realize()
+        loss = (w * x).softmax(-1).square().sum()
+        if number % 3 == 1:
+            w.replace(x)
+            w.requires_grad = True
+        if number % 2:
+            loss.backward()
+            seen.append(w.grad.numpy())
+        else:
+            seen.append(loss.gradient(w)[0].numpy())
+    return seen
+
+
+@program
+def a_generator_and_a_critic():
+    """The critic's loss doesn't go on to the generator, the generator's goes to both."""
+    Tensor.manual_seed(7)
+    makes, critic, seen = nn.Linear(2, 5), Net(), []
+    steps = [
+        nn.optim.Adam(ps, lr=0.1) for ps in (nn.state.get_parameters(makes), critic.parameters)
+    ]
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            x, _ = batch(number)
+            made = makes(Tensor.randn(8, 2)).tanh()
+            for optimizer in steps:
+                optimizer.zero_grad()
+            shown = made if number == 5 else made.detach()
+            judged = (critic(x) - critic(shown)).square().mean()
+            judged.backward()
+            seen += [np.int64(p.grad is None) for p in steps[0].params]
+            steps[1].step()
+            steps[1].zero_grad()
+            fooled = critic(made).square().mean()
+            fooled.backward()
+            steps[0].step()
+            seen += [judged.numpy(), fooled.numpy()]
+    return [*seen, *weights(critic), makes.weight.numpy()]
+
+
+@program
+def groups_of_optimizers():
+    net, seen = Net(), []
+    parts = [nn.state.get_parameters(layer) for layer in (net.hidden, net.out)]
+    both = nn.optim.OptimizerGroup(nn.optim.SGD(parts[0], 0.1), nn.optim.Adam(parts[1], 0.01))
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            both.zero_grad()
+            loss = loss_of(net, number)
+            loss.backward()
+            if number % 4 == 3:
+                net.out.bias.grad = None
+            both[0].lr = 0.1 / (number + 1)
+            both.param_groups[1]["weight_decay"] = 0.1 * (number > 6)
+            both.step()
+            seen.append(loss.numpy())
+    return [*seen, *weights(net)]
+
+
+@program
+def losses_are_scaled():
+    """By a factor that grows, and shrinks where a gradient is infinite; gradients may be cut."""
+    net, seen = Net(), []
+    optimizer, scaler = nn.optim.SGD(net.parameters, 0.1), nn.optim.GradScaler(8.0, 2.0, 0.5, 3)
+    with Tensor.train():
+        for number in range(3 * STEPS):
+            optimizer.zero_grad()
+            loss = loss_of(net, number)
+            if number % 7 == 6:
+                loss = loss * float("inf")
+            scaler.scale(loss).backward()
+            if number % 3 == 1:
+                scaler.unscale_(optimizer)
+                seen.append(nn.optim.clip_grad_norm_(net.parameters, 0.5).numpy())
+            if number == 10:
+                scaler.growth_interval = 2
+            scaler.step(optimizer)
+            seen += [loss.numpy(), net.out.bias.grad.numpy(), scaler.factor.numpy()]
+    return [*seen, *weights(net), scaler.good_steps.numpy()]
+
+
+@program
+def a_sequence_of_one_layer():
+    """Its last state is one tensor, which is written to."""
+    Tensor.manual_seed(4)
+    net, seen = nn.LSTM(5, 4), []
+    optimizer = nn.optim.SGD(nn.state.get_parameters(net), lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            outputs, (hidden, cell) = net(batch(number)[0].unsqueeze(1))
+            optimizer.zero_grad()
+            loss = (hidden * cell).square().sum() + outputs.mean()
+            loss.backward()
+            optimizer.step()
+            last = hidden.detach()
+            if number % 2:
+                last += 1
+            seen += [loss.numpy(), hidden.numpy(), outputs.numpy(), cell.numpy()]
+    return [*seen, *[p.numpy() for p in optimizer.params]]
 
 
 @program
@@ -837,6 +1027,33 @@ def numbers_are_drawn_anew():
 
 
 @program
+def actions_are_drawn():
+    """By a policy, under no_grad; their log chances, by einsum, are learned from."""
+    Tensor.manual_seed(6)
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, _ = batch(number)
+            with Tensor.no_grad():
+                chances = net(x).softmax()
+                if number == 3:
+                    chances = chances * 0 - 1
+                actions = chances.multinomial()
+            optimizer.zero_grad()
+            if number == 3:
+                with pytest.raises(RuntimeCheckError, match="negative"):
+                    actions.numpy()
+                continue
+            chosen = net(x).log_softmax().gather(1, actions)
+            loss = -Tensor.einsum("ij,ik->", chosen, x)
+            loss.backward()
+            optimizer.step()
+            seen += [actions.numpy(), loss.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
 def what_was_drawn_is_kept():
     """Until the weights have changed; in memory; as what wants a gradient."""
     Tensor.manual_seed(2)
@@ -1183,7 +1400,10 @@ def test_what_is_done_again_means_what_it_meant(ways, run):
     for found in (quick, again_, checked):
         assert len(found) == len(slow)
         for mine, theirs in zip(found, slow, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+            if run in BY_OTHER_KERNELS:
+                np.testing.assert_allclose(mine, theirs, 1e-4, 1e-6)
+            else:
+                np.testing.assert_array_equal(mine, theirs)
 
 
 def test_ones_that_a_gradient_is_are_no_other_ones(ways):
@@ -1218,6 +1438,33 @@ def test_from_the_second_step_on_no_graph_is_made(ways, run):
     assert ways(run)[1] == STEPS
 
 
+LOOPS = [steps_by_hand_that_nobody_computes, gradients_by_targets, a_generator_and_a_critic]
+LOOPS += [groups_of_optimizers, losses_are_scaled, a_sequence_of_one_layer, scheduled]
+LOOPS += [
+    actions_are_drawn,
+    averages_follow,
+    two_losses_one_step,
+    gradients_add_up,
+    evaluated_between,
+]
+
+
+@pytest.mark.parametrize("run", LOOPS, ids=lambda run: run.__name__)
+def test_a_loop_that_ran_before_hardly_takes_the_long_way(ways, monkeypatch, run):
+    asked = [0]
+
+    def counted(*given):
+        asked[0] += 1
+        ask(*given)
+
+    for _ in range(3):
+        ways(run)
+    ask = again._ask
+    monkeypatch.setattr(again, "_ask", counted)
+    _, done = ways(run)
+    assert asked[0] - done <= 1  # the first, or one that says so
+
+
 def test_what_others_computed_decides_nothing(ways):
     counts = [
         Tensor.arange(n, dtype=kind).realize() for n in (3, 5, 8) for kind in ("int", "float")
@@ -1238,7 +1485,7 @@ def test_known_steps_keep_no_storage_alive(ways):
     for run in (plain, adam, losses_are_kept, models_alternate):
         ways(run)
     ways(plain)
-    assert used() <= before + len(again._known) * again.LARGEST_KEPT
+    assert used() <= before + again.MOST_KEPT
     kept = weakref.ref(batch(0)[0].uop.base.storage)
     gc.collect()
     assert kept() is None

@@ -72,7 +72,9 @@ class Replay:
                     self.parts.append((place, first + kept.whole, kept.place))
                     homes[place] = (sources[number][kept.whole], kept.place)
         self._idle: list[Frame] = []
-        self._stays = most is None or most >= sum(sum(p.plan.arenas.values()) for p in plans)
+        need = sum(sum(plan.plan.arenas.values()) for plan in plans)
+        self._stays = most is None or most >= need
+        self.keeps = need if self._stays else 0  # bytes between replays
         counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, homes)
         self.faults = [words for plan in plans for words in plan.faults]

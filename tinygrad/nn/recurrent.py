@@ -242,7 +242,7 @@ class Recurrent:
                 lasts.append(last)
                 sides.append(outputs)
             x = Tensor.cat(*sides, dim=-1) if len(sides) > 1 else sides[0]
-        finals = tuple(Tensor.stack(*parts) for parts in zip(*lasts, strict=True))
+        finals = tuple(map(_stacked, zip(*lasts, strict=True)))
         if not batched:
             return x.squeeze(1), tuple(s.squeeze(1) for s in finals)
         return (x.transpose(0, 1) if self.batch_first else x), finals
@@ -407,6 +407,11 @@ RULES: dict[str, Rule] = {
     "LSTM": LSTMCell.next,
 }
 """Those of this file, by names: what a sequence makes by one of them is remembered."""
+
+
+def _stacked(states: State) -> Tensor:
+    """The last states one beside another; of a single one, which is nobody's, a view."""
+    return Tensor.stack(*states) if len(states) > 1 else states[0].unsqueeze(0)
 
 
 @expression

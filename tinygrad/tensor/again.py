@@ -8,8 +8,8 @@ must be certain that none would change the outcome. If any of these conditions f
 the long way again:
 
 - Storage that is overwritten belongs to one tensor, or to one family of views, and no node reads
-  it. If promises of other live tensors read it, those tensors are computed too, and are part of the
-  lines.
+  it that is yet to be computed. If promises of other live tensors read it, those tensors are
+  computed too, and are part of the lines.
 - No step is being captured, and no other library sees the storage.
 - All storage has the same contents as when it was promised.
 
@@ -26,7 +26,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.faults import noted, spoilt
-from tinygrad.engine.holders import Promised
+from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.layout import Source as Place
 from tinygrad.engine.numbers import Begin, Number
 from tinygrad.engine.plans import settings_of_plans
@@ -40,7 +40,8 @@ from tinygrad.engine.realize import (
     telling,
 )
 from tinygrad.engine.replay import Execution, Replay
-from tinygrad.engine.storage import Buffer, is_expected, is_read
+from tinygrad.engine.storage import Buffer, is_expected, is_read, overwritten
+from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
@@ -60,7 +61,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST = 128  # steps that are known; the least recently used goes first
-LARGEST_KEPT = 1 << 18  # bytes of temporaries that a known step keeps for the next time
+LARGEST_KEPT = 1 << 21  # bytes of temporaries that a known step keeps for the next time
+MOST_KEPT = 1 << 25  # bytes of temporaries that all known steps keep
 LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next time
 
 LongWay = Callable[[], object]
@@ -247,6 +249,7 @@ class _Asked:
         self.writes = writes or Written in map(type, self.sources)
         self.key: tuple[Hashable, ...] = ()
         self.promises: list[Promise] = []
+        self.read: list[UOp] = []  # what will be overwritten while nodes read it
         self.is_clear = None not in self.sources
         if not self.is_clear:
             return
@@ -278,18 +281,21 @@ class _Asked:
             places += [self._place(holder._source) for holder in more]
 
     def may_be_done(self, known: Known) -> bool:
-        """Whether what will be overwritten is seen by nobody but the given tensors."""
+        """Whether what will be overwritten is seen by nobody but the given tensors, and read by no
+        node that is yet to be computed."""
         for number in known.written:
             kin, base = self.given[number]._kin, self.homes[number].base  # type: ignore[union-attr]
             families = base.families
-            if (base.readers and is_read(base)) or is_expected(base):
+            if is_expected(base):
                 return False
+            if base.readers and is_read(base):
+                self.read.append(base)
             if families is not None and (
                 families.copied
                 or any([family() not in (None, kin) for family in families.references()])
             ):
                 return False
-        return True
+        return not self.read or not _is_awaited(self.read)
 
     def do_again(self, known: Known, long_way: LongWay) -> None:
         """Does what is known, and tells those that depend on it. With SPEC, the long way is done as
@@ -299,6 +305,8 @@ class _Asked:
                 self.check(known, long_way)
         else:
             self.do(known)
+            for base in self.read:  # what reads it can't be followed to what is there now
+                overwritten(base, UOp.new_buffer(base.device, base.arg, base.dtype))
             self.tell()
 
     def do(self, known: Known) -> None:
@@ -326,7 +334,7 @@ class _Asked:
                 _ = promise.node
         for tensor, source in zip(self.given, self.sources, strict=True):
             if type(source) is Written:
-                tensor._uop, tensor._source = source.place.view, None
+                tensor._uop, tensor._source = source.place.view, source.before
 
     def _written(self, known: Known) -> list[Any]:
         return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]
@@ -381,7 +389,8 @@ class _Asked:
             return None
         sources = [Place("input", number) for number in range(len(inputs))]
         execution = Execution(plan, sources, [("", value) for value in done.values])
-        replay = Replay([execution], [], kept, LARGEST_KEPT)
+        room = MOST_KEPT - sum([each.replay.keeps for each in _known.values() if each is not None])
+        replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
         order = [kept[place] for place in replay.made]
         pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]
@@ -433,6 +442,14 @@ class _Asked:
         right = [*written, *[_storage(end) for end in ends if end is not None]]
         theirs = [bytes(buffer.read()) for buffer in right]
         assert are_equal(mine, theirs), "a step done again is another"
+
+
+def _is_awaited(bases: Collection[UOp]) -> bool:
+    """Whether a tensor that is yet to be computed, and has a node, reads some of this storage."""
+    alive: list[Any] = list(holders)
+    held = [tensor.uop for tensor in alive if not isinstance(tensor._source, Promise)]
+    pending = [node for node in held if not in_memory(node)]
+    return not set(bases).isdisjoint(nodes_below(pending))
 
 
 def _home_of(source: Source | None) -> Version | None:
@@ -489,7 +506,9 @@ def _is_whole(node: UOp) -> bool:
 
 
 def _storage_below(promise: Promise) -> set[UOp]:
-    """The BUFFERs that a promise depends on."""
+    """The BUFFERs that a promise depends on; of one without nodes all that its expression does."""
+    if promise.expression.nodes is not None:
+        return {n for n in promise.node.toposort() if n.op is Ops.BUFFER}
     lines = Lines()
     lines.add(promise)
     return {leaf.base for leaf in lines.leaves if not isinstance(leaf, Bound)}

@@ -10,7 +10,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import computing
 from tinygrad.engine.turns import in_turn
-from tinygrad.tensor.backward import promised_gradients
+from tinygrad.tensor.backward import promised_derivatives, promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.pairs import Pairs
@@ -88,6 +88,13 @@ class Autograd(Pairs):
                     "as what .detach() and no_grad make: none passes what is computed of it; legal "
                     "are tensors that say True, or nothing"
                 )
+        promised = None
+        if gradient is None:
+            promised = promised_derivatives(self, targets, lambda of, by: of._gradients(by, None))
+        if promised is not None:
+            for each in promised:
+                each._taped = True
+            return promised  # type: ignore[return-value]
         found = self._gradients(list(targets), gradient, alone=True)
         for target, node in zip(targets, found, strict=True):
             if node is None and not materialize_grads and 0 not in target.shape:

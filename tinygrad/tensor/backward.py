@@ -63,44 +63,79 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     """Adds its gradient, promised, to that of each tensor that `backward` of `root` is for; False,
     and nothing happened, where only a graph tells which these are."""
     with turns.together(), keeping.now:  # else another thread may keep a promise among these
-        return _promise(root, long_way)
+        lines = _lines_of(root)
+        found = None if lines is None else _wanted(lines)
+        if lines is None or found is None or not found[0]:
+            return False
+        wanted, beside = found
+        for tensor in beside:
+            lines.add(tensor._source)
+        wanted += beside
+        made = _made(root, lines, wanted, long_way, False)
+        for place, gradient in made or ():
+            if wanted[place].grad is None:
+                wanted[place].grad = gradient
+            else:
+                wanted[place]._add_gradient(gradient)
+        return made is not None
 
 
-def _promise(root: Core, long_way: LongWay) -> bool:
+def promised_derivatives(
+    root: Core, targets: Sequence[Core], long_way: LongWay
+) -> list[Core] | None:
+    """The derivatives of `root` by some tensors, promised; None where only a graph tells them."""
+    with turns.together(), keeping.now:
+        lines = _lines_of(root)
+        if lines is None or not targets or not all([_is_in(lines, each) for each in targets]):
+            return None
+        made = _made(root, lines, targets, long_way, None)
+        is_all = made is not None and len(made) == len(targets)
+        found = [gradient for _, gradient in made or () if isinstance(gradient._source, Promise)]
+        return found if is_all and len(found) == len(targets) else None
+
+
+def _lines_of(root: Core) -> Lines | None:
+    """What a promised tensor computes; None if it has a graph, or wants no gradient."""
     source = root._source
     if capturing() or not isinstance(source, Promise) or root.requires_grad is False:
-        return False
+        return None
     lines = Lines(whole=True)
     lines.add(source)
-    if lines.is_over:
-        return False
-    found = _wanted(lines)
-    if found is None or not found[0]:
-        return False
-    wanted, beside = found
-    for tensor in beside:
-        lines.add(tensor._source)
-    count, wanted = len(wanted), wanted + beside
-    key = (*lines.key, source.number, count, *[_place(lines, tensor) for tensor in wanted])
+    return None if lines.is_over else lines
+
+
+def _is_in(lines: Lines, tensor: Core) -> bool:
+    """Whether these are of a tensor that says that it wants a gradient."""
+    source = tensor._source
+    if not isinstance(source, Promise):
+        return _is_start(lines, tensor)
+    return tensor.requires_grad is True is source.wants and source.expression in lines.places
+
+
+def _made(
+    root: Core, lines: Lines, wanted: Sequence[Any], long_way: LongWay, wants: bool | None
+) -> list[tuple[int, Core]] | None:
+    """The gradients, which say that they want `wants` themselves, and which of `wanted` each is
+    for; None where they can't be promised."""
+    source: Any = root._source
+    key = (*lines.key, source.number, wants, *[_place(lines, tensor) for tensor in wanted])
     if key not in _known:
-        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, count)
+        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, wants)
     known = _known[key]
     if known is None:
-        return False
+        return None
     _known.move_to_end(key)
     made = Expression(known.template, lines.leaves, user_line())
     assert not SPEC or _is_right(made, known, _by_graph(root, wanted, long_way)), "others"
+    gradients = []
     for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
-        tensor = wanted[place]
+        kind = type(wanted[place])
         if look is None:
-            gradient = type(tensor).of(known.template.roots[number], False)
+            gradient = kind.of(known.template.roots[number], wants)
         else:
-            gradient = type(tensor)._promised(Promise(made, number, look, False))
-        if tensor.grad is None:
-            tensor.grad = gradient
-        else:
-            tensor._add_gradient(gradient)
-    return True
+            gradient = kind._promised(Promise(made, number, look, wants))
+        gradients.append((place, gradient))
+    return gradients
 
 
 def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
@@ -124,11 +159,20 @@ def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
                 if source.look is None or not source.wants:
                     return None
                 beside.append(tensor)
-        elif tensor.serial in starts:
+        elif _is_start(lines, tensor):
             wanted.append(tensor)
-        elif 0 in tensor._uop.shape or _may_occur(tensor._uop, lines):
+        elif tensor.serial in starts or 0 in tensor._uop.shape or _may_occur(tensor._uop, lines):
             return None
     return wanted, beside
+
+
+def _is_start(lines: Lines, tensor: Any) -> bool:
+    """Whether gradients of the lines go to this tensor, which is what it was when it was used; one
+    without elements is in no graph."""
+    used = lines.starts.get(tensor.serial)
+    if used is None or not tensor.requires_grad or tensor._taped:
+        return False
+    return used.base is bottom_of(tensor._uop) and used.base.arg > 0
 
 
 def _stands_on(expression: Expression, lines: Lines, seen: set[Expression]) -> bool:
@@ -180,20 +224,21 @@ def _place(lines: Lines, tensor: Any) -> Hashable:
 
 
 def _template(
-    lines: Lines, nodes: Sequence[UOp | None], wanted: Sequence[Any], count: int
+    lines: Lines, nodes: Sequence[UOp | None], wanted: Sequence[Any], wants: bool | None
 ) -> Known | None:
-    """Of gradients that are no views of storage; those of the first `count` are all there."""
+    """Of gradients that are no views of storage."""
     holes = holes_of([leaf.look for leaf in lines.leaves], lines.leaves)
     looks: list[Look | None] = []
-    of = [i for i, node in enumerate(nodes) if node is not None or i < count]
-    for node, tensor in [(nodes[i], wanted[i]) for i in of]:
-        if node is None or bottom_of(node) in holes:
+    of = [i for i, node in enumerate(nodes) if node is not None]
+    if not of:
+        return None
+    there = [node for node in nodes if node is not None]
+    for node, tensor in zip(there, [wanted[i] for i in of], strict=True):
+        if bottom_of(node) in holes:
             return None
         is_constant = node.base.op is Ops.CONST
-        if is_constant and len(node.base.src) > 1:
-            return None
-        looks.append(None if is_constant else look_at(type(tensor), False, node))
-    template = Template(holes, [node for node in nodes if node is not None])
+        looks.append(None if is_constant else look_at(type(tensor), wants, node))
+    template = Template(holes, there)
     if template.looks_behind(leaf.look for leaf in lines.leaves):
         return None
     alike = [n for leaf in lines.leaves for n in stand_in(leaf.look)]
@@ -203,7 +248,15 @@ def _template(
 def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
     """The gradients by the graph, which nobody else gets to see."""
     nodes: dict[Expression, list[UOp]] = {}
-    return long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
+    found = long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
+    return [None if node is None else _like_all_others(node) for node in found]
+
+
+def _like_all_others(node: UOp) -> UOp:
+    """A constant that was made to be equal to no other as what all are equal to."""
+    if node.base.op is not Ops.CONST or len(node.base.src) == 1:
+        return node
+    return node.substitute({node.base: node.base.with_src(node.base.src[:1])})
 
 
 def _is_right(made: Expression, known: Known, nodes: Sequence[UOp | None]) -> bool:

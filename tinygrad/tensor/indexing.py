@@ -79,7 +79,9 @@ class Indexing(Linalg):
             return self._where_mask(self._tensor(indices))
         with turns.together(), keeping.now:  # no thread writes until this sees what is written
             chosen = self._select(indices)
-            view: Self = chosen.view.reshape(tuple(chosen.shape))
+            view: Self = chosen.view
+            if view is self or view.shape != tuple(chosen.shape):
+                view = view.reshape(tuple(chosen.shape))
         if not chosen.tensors:
             return view
         axes = [axis for axis, _ in chosen.tensors]

@@ -11,7 +11,7 @@ from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
-from tinygrad.tensor.template import expression, expressions
+from tinygrad.tensor.template import expression, expressions, small
 from tinygrad.uop.op import Ops
 
 
@@ -21,6 +21,7 @@ class Linalg(Reduction):
 
     __slots__ = ()
 
+    @small
     def _inner(self, other: Self, axes: tuple[int, ...], dtype: DTypeLike | None) -> Self:
         """The sum of self * other over `axes`, in a type wide enough for it.
 

@@ -86,6 +86,7 @@ class Template:
                 shape = node.shape if node.has_shape else None
                 self.steps.append((node.op, node.dtype, places, node.arg, shape))
         self.places = [at[root] for root in roots]
+        self.whole: list[bool] | None = None  # of each root, once asked for, `Promise.is_whole`
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
@@ -108,15 +109,22 @@ class Template:
         return [made[place] for place in self.places]
 
 
+def _is_stored_alone(node: UOp) -> bool:
+    """Whether what must be stored for a node is what it is a view of, each element once."""
+    bottom = bottom_of(node)
+    return stored_base(node) is bottom and not repeats(node, bottom)
+
+
 class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
     the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
-    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does."""
+    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does.
+    `silent`: the same under `no_grad`, where a start is none."""
 
     __slots__ = (
         *("view", "base", "era", "begins", "order"),
-        *("start", "is_start", "wants", "records", "look"),
+        *("start", "is_start", "wants", "records", "look", "silent"),
     )
     depth = number = 0
 
@@ -127,6 +135,7 @@ class Version:
         self.is_start = self.wants is True and self.records and not tensor._taped
         self.start = tensor.serial if self.is_start else _start_below(view)
         self.order = () if self.start is None else _order_of(view)
+        self.silent: Version | None = None
 
     @property
     def buffer(self) -> Buffer:
@@ -155,10 +164,15 @@ class Version:
     def now(self, tensor: Any) -> Version | None:
         """This, or the same in a later era; None if the tensor stands for something else now."""
         view, base = self.view, self.base
+        if self.wants is True and recording.on is not self.records:
+            silent = self.silent
+            if silent is None or recording.on:
+                return None
+            self.silent = silent.now(tensor)
+            return self.silent
         if (
             view is not tensor._uop
             or tensor.requires_grad is not self.wants
-            or recording.on is not self.records
             or view.known is not None
             or base.known is not None
             or base.newer is not None
@@ -182,6 +196,7 @@ class Version:
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
         later.begins, later.order, later.start = self.begins, self.order, self.start
         later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
+        later.silent = self.silent
         return later
 
 
@@ -193,6 +208,8 @@ def source_of(tensor: Any) -> Source | None:
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
             return source
+        if type(source) is Written and recording.writes:
+            tensor._do_write()
         _, source = tensor._uop, None
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
@@ -214,6 +231,11 @@ def source_of(tensor: Any) -> Source | None:
     made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
     if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
         return source_of(tensor)  # another thread has written: this may be of two values
+    if made.wants is True and isinstance(source, Version) and made.records is not source.records:
+        if source.records:
+            source.silent = made
+            return made
+        made.silent = source
     tensor._source = made
     return made
 
@@ -336,8 +358,10 @@ class Promise:
     def is_whole(self) -> bool:
         """Whether everything that it shows is stored for it alone, so that views of it can use the
         same storage."""
-        bottom = bottom_of(self.like)
-        return stored_base(self.like) is bottom and not repeats(self.like, bottom)
+        template, number = self.expression.template, self.number
+        if template.whole is None:
+            template.whole = [_is_stored_alone(root) for root in template.roots]
+        return template.whole[number]
 
     @property
     def shown(self) -> UOp:
@@ -349,13 +373,14 @@ class Promise:
 
 class Written(Promise):
     """A promise whose value is what all of the version `place` of `tensor` holds next. Expressions
-    stand on it as on another; it is in memory once it is written there, and never elsewhere."""
+    stand on it as on another; it is in memory once it is written there, and never elsewhere.
+    `before`: what the tensor held, which it holds in a later era then."""
 
-    __slots__ = ("place", "tensor")
+    __slots__ = ("place", "before", "tensor")
 
-    def __init__(self, value: Promise, place: Version, tensor: Any) -> None:
+    def __init__(self, value: Promise, place: Version, before: Source | None, tensor: Any) -> None:
         super().__init__(value.expression, value.number, value.look, value.wants)
-        self.place, self.tensor = place, weakref.ref(tensor)
+        self.place, self.before, self.tensor = place, before, weakref.ref(tensor)
 
     @property
     def node(self) -> UOp:

@@ -21,7 +21,9 @@ from tinygrad.tensor.core import broadcast_shape, constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.draws import Rule, drawn
 from tinygrad.tensor.generator import Generator, default_generator
+from tinygrad.tensor.modes import During
 from tinygrad.tensor.order import Order
+from tinygrad.tensor.template import small
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -165,7 +167,8 @@ class Random(Order):
     ) -> Self:
         """What `change` makes of a draw, as a tensor that nothing leads to."""
         wants = more.pop("requires_grad", None)
-        made = change(draw(*shape, **more))
+        with During("on", True):  # under no_grad it would say False, and be asked for its node
+            made = change(draw(*shape, **more))
         made.requires_grad = wants
         return made
 
@@ -415,6 +418,7 @@ class Random(Order):
         drawn = drawn.cast(dtypes.int32)
         return drawn.squeeze(0) if self.ndim == 1 else drawn
 
+    @small
     def _weights(self, least: int) -> Self:
         """Rows of weights, with CHECKs that they are some."""
         node = self._node

@@ -54,6 +54,7 @@ See = Callable[[Any, list[Any]], Hashable]
 
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
+_SELECTING = _NUMBERS | {slice}
 _EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
 _MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL}
@@ -111,6 +112,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             if SPEC:
                 right = _is_right(promises, found, method, names, values, seen)
                 assert right, method.__name__
+            if not found.container:
+                return found.outputs[0].promised(promises[0], values)
             made = [
                 each.promised(promise, values)
                 for each, promise in zip(found.outputs, promises, strict=True)
@@ -122,9 +125,11 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
 
 def _is_of_storage(of: Any, *numbers: Any) -> bool:
-    """Whether a view is asked for of a tensor that is not promised, by numbers alone."""
-    is_promised = not isinstance(of, Core) or isinstance(of._source, Promise)
-    return not is_promised and _NUMBERS.issuperset(map(type, numbers))
+    """Whether a view is asked for of a tensor that is not promised, by numbers and slices alone."""
+    if not isinstance(of, Core) or isinstance(of._source, Promise):
+        return False
+    parts = numbers[0] if len(numbers) == 1 and type(numbers[0]) is tuple else numbers
+    return _SELECTING.issuperset(map(type, parts))
 
 
 class Several(NamedTuple):
@@ -274,17 +279,25 @@ its entry along, without Python code."""
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
-    keys = [(result.template, number, *sources) for number in range(len(result.outputs))]
-    known = [reference() for reference in map(_promises.get, keys) if reference is not None]
-    alike = {promise.number: promise for promise in known if promise is not None}
-    if alike and not any([promise.is_computed for promise in alike.values()]):
-        expression = next(iter(alike.values())).expression
-    else:  # who has what is computed may write to it
-        expression, alike = Expression(result.template, sources, user_line()), {}
+    template, outputs = result.template, result.outputs
+    keys = [(template, number, *sources) for number in range(len(outputs))]
+    expression: Expression | None = None
+    alike: dict[int, Promise] = {}
+    for key in keys:
+        reference = _promises.get(key)
+        promise = None if reference is None else reference()
+        if promise is not None:
+            if promise.is_computed:  # who has that may write to it
+                expression, alike = None, {}
+                break
+            expression, alike[promise.number] = promise.expression, promise
+    if expression is None:
+        expression = Expression(template, sources, user_line())
     made = []
-    for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
+    for number, key in enumerate(keys):
         promise = alike.get(number)
         if promise is None:
+            output = outputs[number]
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
             _promises[key] = weakref.ref(promise, functools.partial(_promises.pop, key))

@@ -41,7 +41,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.tensor.again import waiting_for
+from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
@@ -126,8 +126,10 @@ def _is_lone(tensor: Core) -> bool:
 
 def _is_all(place: Version) -> bool:
     """Whether this is all of some storage, its elements in order."""
-    steps = steps_between(place.view, place.base)
-    return place.base.op is Ops.BUFFER and all([step.op is Ops.RESHAPE for step in steps])
+    node = place.view
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node is place.base and node.op is Ops.BUFFER
 
 
 class Writing(Autograd):
@@ -172,6 +174,8 @@ class Writing(Autograd):
         [3, 4]
         """
         if type(x) in (int, float) and self._takes_number(x):
+            return self
+        if type(x) is type(self) and self._takes_its_promise(x):
             return self
         given = self._value_for_write("assign", x)
         if given.dtype is not self.dtype:
@@ -315,26 +319,42 @@ class Writing(Autograd):
             note_change(self)
         return takes
 
+    def _takes_its_promise(self, value: Self) -> bool:
+        """Promises a write of `value` where this is sure to be one that gradients don't follow: so
+        that a plain step asks for nothing else."""
+        kin, promise = self._kin, value._source
+        if (
+            type(promise) is not Promise
+            or promise.wants is not value.requires_grad
+            or not (kin is None or not kin.recorded)
+        ):
+            return False
+        with turns.together(), keeping.now:
+            return self._promises_write(value)
+
     def _promises_write(self, value: Self) -> bool:
         """Whether storage that this is all of, and nobody else sees, will hold what is promised of
         `value`, which no gradient goes on from."""
         if not recording.writes or self._taped or capturing():
             return False
         promise, now = value._source, self._source
+        if not isinstance(promise, Promise) or promise.is_computed or promise.look is None:
+            return False
+        mine, theirs = self._facts, promise.like
         place = now.place if isinstance(now, Written) else source_of(self)
         if (
-            not isinstance(promise, Promise)
-            or promise.is_computed
-            or not isinstance(place, Version)
-            or not (promise.wants is False or not dtypes.is_float(self.dtype))
-            or promise.look is None
-            or (value.shape, value.dtype) != (self.shape, self.dtype)
-            or value.device != self.device
+            not isinstance(place, Version)
+            or mine.dtype is not theirs.dtype
+            or mine.shape != theirs.shape
+            or mine.device != theirs.device
+            or not (promise.wants is False or not dtypes.is_float(theirs.dtype))
             or not self._is_own(place)
         ):
             return False
-        self._source = Written(promise, place, self)
-        if not isinstance(now, Written):
+        if isinstance(now, Written):
+            self._source = Written(promise, place, now.before, self)
+        else:
+            self._source = Written(promise, place, self._source, self)
             del self._uop
         Promised.holders.add(self)
         Promised.some = True
@@ -381,6 +401,10 @@ class Writing(Autograd):
     def _write_down(self, written: Written) -> None:
         with recording.written_down(followed=False), noting():  # who promised it has noted it
             self._overwrite(self, self.of(written.value, False))
+
+    def _do_write(self) -> None:
+        if not capturing():
+            compute([self])
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
         given = self

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spell_functions
 
@@ -166,8 +166,14 @@ class GradScaler:
         >>> w.item()
         0.0
         """
-        changed = self.schedule_step(optimizer)
-        changed[0].realize(*changed[1:])
+        if type(self) is not GradScaler:  # of which nothing is known
+            changed = self.schedule_step(optimizer)
+            changed[0].realize(*changed[1:])
+            return
+        self._unscale_once(optimizer)
+        numbers = "scaled", self.growth_factor, self.backoff_factor, self.growth_interval
+        state = self.factor, self.good_steps
+        step_again(optimizers_of(optimizer), lambda: self._moved(optimizer), numbers, state)
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
         """The same, not computed yet: all tensors that change.
@@ -180,10 +186,17 @@ class GradScaler:
         >>> any(t is w for t in changed)
         True
         """
+        self._unscale_once(optimizer)
+        return self._moved(optimizer)
+
+    def _unscale_once(self, optimizer: Stepper) -> None:
         if id(optimizer) not in self._unscaled:
             self.unscale_(optimizer)
         self._unscaled.remove(id(optimizer))
-        finite = Tensor([True])
+
+    def _moved(self, optimizer: Stepper) -> list[Tensor]:
+        """What changes by a step whose gradients are those of the loss."""
+        finite: Tensor = self.good_steps >= 0  # true
         for _, grad in _with_gradients(optimizer.params):
             finite = finite & grad.isfinite().all().to(finite.device)
         for one in optimizers_of(optimizer):
@@ -192,7 +205,7 @@ class GradScaler:
             changed = optimizer.schedule_step()
         finally:
             for one in optimizers_of(optimizer):
-                one.applies = None
+                del one.applies
         good = self.good_steps + 1
         grows = good >= self.growth_interval
         grown = grows.where(self.factor * self.growth_factor, self.factor)
@@ -203,11 +216,9 @@ class GradScaler:
 
 def optimizers_of(stepper: Stepper) -> list[Optimizer]:
     """The optimizers in a group of them, or the one itself."""
-    if isinstance(stepper, OptimizerGroup):
-        return [one for each in stepper.optimizers for one in optimizers_of(each)]
-    if not isinstance(stepper, Optimizer):
+    if not isinstance(stepper, Stepper):
         raise ArgumentError(f"{stepper!r} of type {type(stepper).__name__}; legal are optimizers")
-    return [stepper]
+    return stepper.alone
 
 
 spell_functions(globals())

@@ -85,12 +85,24 @@ class Stepper(ABC):
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
-        now."""
-        self._step()
+        now. A step that is like an earlier one runs the same plan. That is possible for the
+        optimizers of this package, which depend on nothing but what they and the parameters hold;
+        of others nothing is known.
 
-    def _step(self) -> None:
-        changed = self.schedule_step()
-        changed[0].realize(*changed[1:])
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> with Tensor.train():
+        ...     _ = (w * w).sum().backward()
+        ...     optimizer.step()
+        >>> w.item()
+        1.0
+        """
+        step_again(self.alone, self.schedule_step)
+
+    @property
+    @abstractmethod
+    def alone(self) -> list[Optimizer]:
+        """The optimizers that this consists of, each of which has options of its own."""
 
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
@@ -303,33 +315,15 @@ class Optimizer(Stepper):
 
     # ---- a step ----------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """Updates the parameters, and everything that changes with them, and computes all of it
-        now. A step that is like an earlier one runs the same plan. That is possible for the
-        optimizers of this package, which depend on nothing but what they and the parameters hold;
-        of others nothing is known.
+    @property
+    def alone(self) -> list[Optimizer]:
+        """This one."""
+        return [self]
 
-        >>> w = Tensor([2.0], requires_grad=True)
-        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
-        >>> with Tensor.train():
-        ...     _ = (w * w).sum().backward()
-        ...     optimizer.step()
-        >>> w.item()
-        1.0
-        """
-        self._part()
-        is_known = type(self).__module__.startswith(__package__ or "")
-        held = self._holds() if is_known and Tensor.training else None
-        if held is None:
-            self._step()
-        else:
-            again(*held, self._step, writes=True)
-        if not self.keeps_gradients:
-            for param in self.params:  # parts that were computed let go of the whole
-                _ = param.grad is not None and param.grad.uop
-
-    def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
+    def _holds(self) -> tuple[tuple[Hashable, ...], list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
+        if not type(self).__module__.startswith(__package__ or ""):
+            return None
         plain: list[Hashable] = [type(self), *surroundings_now()]
         tensors: list[Tensor] = []
         values: list[Any] = []
@@ -542,6 +536,11 @@ class OptimizerGroup(Stepper):
         return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
 
     @property
+    def alone(self) -> list[Optimizer]:
+        """The optimizers in this group, and in groups among them."""
+        return [one for each in self.optimizers for one in each.alone]
+
+    @property
     def param_groups(self) -> list[Options]:
         """What can be set of each optimizer, by name."""
         return [options for each in self.optimizers for options in each.param_groups]
@@ -557,6 +556,33 @@ class OptimizerGroup(Stepper):
     def schedule_step(self) -> list[Tensor]:
         """A step of each; returns all tensors that change."""
         return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+
+
+def step_again(
+    optimizers: Sequence[Optimizer],
+    schedule: Callable[[], list[Tensor]],
+    plain: tuple[Hashable, ...] = (),
+    tensors: Sequence[Tensor] = (),
+) -> None:
+    """Computes what `schedule` makes, a step of these optimizers that depends on nothing else but
+    what is `plain`, and `tensors`: by the plan of an earlier step if that was like this one."""
+    held: list[Any] = []
+    for each in optimizers:
+        each._part()
+        held.append(each._holds())
+
+    def step() -> None:
+        changed = schedule()
+        changed[0].realize(*changed[1:])
+
+    if Tensor.training and None not in held:
+        given = [*tensors, *[tensor for _, several in held for tensor in several]]
+        again((plain, *[numbers for numbers, _ in held]), given, step, writes=True)
+    else:
+        step()
+    for each in optimizers:
+        for param in () if each.keeps_gradients else each.params:
+            _ = param.grad is not None and param.grad.uop  # parts let go of the whole
 
 
 def checked_tensors(who: str, params: Any) -> list[Tensor]:
