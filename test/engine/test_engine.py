@@ -676,6 +676,13 @@ def test_scan_in_reverse_of_several_states():
     assert sums.tolist() == [[5.0], [3.0], [0.0]]
 
 
+def test_scan_of_no_turns_gives_the_first_state():
+    start = Tensor([1.0, 2.0], requires_grad=True)
+    (state,), (outs,) = scan(lambda s, x: ([s + x], [s]), [start], [Tensor.zeros(0, 2)])
+    assert (state.tolist(), outs.shape) == ([1.0, 2.0], (0, 2))
+    assert (state.sum() * 3 + outs.sum()).gradient(start)[0].tolist() == [3.0, 3.0]
+
+
 def test_scan_of_any_length_compiles_once():
     def total(n):
         xs = Tensor([float(i) for i in range(n)]).reshape(n, 1).realize()

@@ -107,6 +107,18 @@ def test_whole_numbers():
     check(lambda x: (x.sum(1), x.half() * 2), (2, 3), dtype="float64")
 
 
+def test_bools_have_an_order():
+    check(lambda x, y: (x < y, x >= y), [True, False, True, False], [True, True, False, False])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_the_smallest_number(dtype):
+    small = np.iinfo(dtype).min
+    given = [np.array(x, dtype) for x in ([small, small, 7, -7, 8, 8], [3, small, small, 2, 2, -3])]
+    check(lambda x, y: (x // y, x % y, x.div(y, rounding_mode="trunc")), *given)
+    check(lambda x: (x >> 1, x >> 8 * np.dtype(dtype).itemsize - 1), given[0])
+
+
 def test_places_of_the_largest_and_shifts():
     check(lambda x: (x.argmax(1), x.argmin(0), x.argmax()), (3, 6))
     shifts = [-7, -1, 0, 5, 1 << 20]

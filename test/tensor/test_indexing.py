@@ -78,6 +78,25 @@ def test_whole_numbers_are_read_as_floats_are():
     close(value(y), x)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_indices_are_computed_as_numbers_are(dtype):
+    """Quotients are rounded down, remainders are positive, whichever numbers may come."""
+    at = np.random.default_rng(0).integers(-90, 90, 200).astype(dtype)
+    x, i = np.arange(64 * 48).reshape(64, 48), Tensor(at)
+    close(value(Tensor(x)[i // 3, i % 5]), x[at // 3, at % 5])
+    close(value(Tensor(x)[(i // 3).maximum(-5) % 7]), x[np.maximum(at // 3, -5) % 7])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_rows_that_indices_choose_are_multiplied_and_transposed(dtype):
+    draw = np.random.default_rng(0)
+    x, i = draw.integers(-5, 5, (200, 160)).astype(dtype), draw.integers(0, 200, 160)
+    rows, wide = Tensor(x)[Tensor(i)], np.promote_types(dtype, np.int32)
+    wanted = x[i].astype(wide) @ x[:160].astype(wide)
+    close(value(rows.cast(wide.name) @ Tensor(x[:160]).cast(wide.name)), wanted)
+    close(value(rows.T + 1), x[i].T + 1)
+
+
 READS = ["slice", "steps", "array", "two broadcast", "apart", "mask"]
 
 

@@ -36,6 +36,17 @@ def test_the_largest_so_far_and_where(shape, dtype):
         assert np.array_equal(value(place), latest)
 
 
+LOGICAL = {"max": np.logical_or, "add": np.logical_or, "mul": np.logical_and}
+
+
+@pytest.mark.parametrize("monoid", LOGICAL)
+def test_bools_so_far(monoid):
+    x = (np.random.default_rng(0).random((5, 40)) > 0.9) ^ (monoid == "mul")
+    for axis in range(2):
+        found = Tensor(Tensor(x)._node.running(monoid, axis))
+        assert np.array_equal(value(found), LOGICAL[monoid].accumulate(x, axis))
+
+
 @pytest.mark.parametrize("size", [20, 16, 100])
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 def test_nothing_special_is_lost(special, size):

@@ -171,6 +171,9 @@ def test_places_in_order(right):
     theirs = torch.searchsorted(torch.tensor(rows), torch.tensor(wanted), right=right)
     assert (value(Tensor(rows).searchsorted(Tensor(wanted), right)) == theirs.numpy()).all()
     assert value(Tensor.zeros(0).searchsorted(Tensor([1.0]), right)).tolist() == [0]
+    row = np.array([-INF, 1.0, INF, NAN, NAN], np.float32)  # PyTorch finds nothing behind NaN
+    theirs = np.searchsorted(row, row, "right" if right else "left")
+    assert (value(Tensor(row).searchsorted(Tensor(row), right)) == theirs).all()
     mixed = Tensor([3, 1, 2])
     assert value(mixed.searchsorted(2, side="left", sorter=mixed.argsort())) == 1
 

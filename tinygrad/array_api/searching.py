@@ -120,25 +120,7 @@ def searchsorted(
         raise ArgumentError(
             f"searchsorted: side {side!r} in shape {x1.shape}; legal are left and right, one axis"
         )
-    ordered = x1 if sorter is None else take(x1, sorter, axis=0)
-    low = x2.zeros_like(dtype=dtypes.default_int)
-    size = x1.shape[0]
-    if not size or 0 in x2.shape:
-        return low
-    high = low + size
-    for _ in range(size.bit_length()):  # each turn halves what is left
-        middle = (low + high) // 2
-        here = ordered[middle.minimum(size - 1)]
-        before = _less(here, x2) if side == "left" else _less(x2, here).logical_not()
-        open_ = low < high
-        low = (open_ & before).where(middle + 1, low)
-        high = (open_ & before.logical_not()).where(middle, high)
-    return low
-
-
-def _less(a: Tensor, b: Tensor) -> Tensor:
-    """The order of sorting, in which NaN is greatest."""
-    return (a < b) | (b.isnan() & a.isnan().logical_not())
+    return x1.searchsorted(x2, side=side, sorter=sorter).cast(dtypes.default_int)
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:

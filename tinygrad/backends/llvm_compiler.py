@@ -10,7 +10,7 @@ own context and target machine, and ctypes drops the GIL during a call; so the t
 compile 1.8 times as fast as one.
 
 The wheel's LLVM has assertions on: IR that breaks a rule the verifier does not know ends the
-process. `compile_in_child` tries what is unfamiliar in a process of its own.
+process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -191,27 +189,3 @@ def objdump(binary: bytes) -> str:
         command = [program, "--disassemble", "--no-show-raw-insn", file.name]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout or f"(no listing: {result.stderr.strip()})"
-
-
-CHILD = """
-import sys
-from tinygrad.backends.llvm_compiler import LLVMCompiler
-from tinygrad.base.target import Target
-target = Target("CPU", triple=sys.argv[1], cpu=sys.argv[2], features=sys.argv[3])
-sys.stdout.buffer.write(LLVMCompiler(target).compile(sys.stdin.buffer.read().decode()))
-"""
-
-
-def compile_in_child(source: str, target: Target) -> bytes:
-    """`compile` in a separate process, so that a failed assertion of LLVM becomes a
-    CompileError."""
-    command = [sys.executable, "-c", CHILD, target.triple, target.cpu, target.features]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    result = subprocess.run(
-        command, input=source.encode(), capture_output=True, env=environment, check=False
-    )
-    if result.returncode:
-        words = result.stderr.decode(errors="replace").strip()
-        raise CompileError(f"[compile] LLVM ended with {result.returncode}: {words}\n{source}")
-    binary: bytes = result.stdout
-    return binary

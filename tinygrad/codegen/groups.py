@@ -15,7 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
-from tinygrad.codegen.linear import Number, Program, Scope, as_node
+from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.loops.layout import fill_order, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import rebuild
@@ -23,9 +23,6 @@ from tinygrad.loops.roles import LANES
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER, Ops.COMMIT))
-"""Ops that access memory, or wait for it."""
 
 MOST_WARPS = 64
 """Up to so many warps, each lane combines the results of all; with more, they are combined by
@@ -194,7 +191,7 @@ class Lanes:
     def barrier(self, filled: Iterable[UOp] = ()) -> None:
         """All lanes synchronise; afterwards the values that they filled are visible to all
         readers."""
-        if self.block.size > 1 and not _has_just_arrived(self.program.scope):
+        if self.block.size > 1:
             if any(option(stage, "swizzle") for stage in filled):
                 self.program.effect(Ops.FENCE, dtypes.void, ())
             self.program.effect(Ops.BARRIER, dtypes.void, ())
@@ -285,13 +282,3 @@ class Lanes:
     def _store(self, pointer: UOp, value: UOp) -> None:
         arg = (value.dtype.scalar().itemsize, "")
         self.program.effect(Ops.STORE, dtypes.void, (pointer, value), arg)
-
-
-def _has_just_arrived(scope: Scope) -> bool:
-    """Whether nothing has touched memory since the last barrier of this scope."""
-    for item in reversed(scope.items):
-        if isinstance(item, Scope) or item.op in MEMORY:
-            return False
-        if item.op is Ops.BARRIER:
-            return True
-    return False

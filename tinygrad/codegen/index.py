@@ -21,7 +21,7 @@ from tinygrad.loops.roles import COPIED
 from tinygrad.simplify.affine import add, affine
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops, evaluate
+from tinygrad.uop.op import Ops, evaluate
 
 Copies = Mapping[UOp, int]
 Terms = Mapping[UOp, int]
@@ -213,14 +213,12 @@ class Integers:
         if term.op is Ops.DEFINE_VAR:
             return program.argument(Ops.DEFINE_VAR, dtypes.index, term.arg)
         if term.op in (Ops.IDIV, Ops.MOD) and term.src[1].op is Ops.CONST:
-            value, divisor = self.scalar(term.src[0], copies), int(term.src[1].arg)
+            value, divisor = as_node(self.scalar(term.src[0], copies)), int(term.src[1].arg)
             low = self.interval(term.src[0], copies)[0]
             return self._divided(term.op, value, divisor, low)
         if term.op is Ops.CAST and term.src[0].op is Ops.DEFINE_VAR:
             return program.argument(Ops.DEFINE_VAR, dtypes.index, term.src[0].arg)
         sources = [self._source(s, copies) for s in term.src]
-        if term.op in GroupOp.ALU and all(s.op is Ops.CONST for s in sources):
-            return int(evaluate(term.op, dtypes.index, *(s.arg for s in sources)))
         return program.add(term.op, dtypes.index, tuple(sources), term.arg)
 
     def _source(self, node: UOp, copies: Copies) -> UOp:
@@ -228,12 +226,10 @@ class Integers:
             return as_node(self.scalar(node, copies))
         return self.evaluate_data(node, copies)
 
-    def _divided(self, op: Ops, value: Number, divisor: int, low: int) -> Number:
+    def _divided(self, op: Ops, value: UOp, divisor: int, low: int) -> Number:
         """Division rounded down, where the machine truncates: a value that may be negative is first
         shifted up."""
         add = self.program.integer
-        if isinstance(value, int):
-            return add(op, value, divisor)
         if low >= 0:
             return self.program.divided(op, value, divisor)
         if low > INT32[0]:

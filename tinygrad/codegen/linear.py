@@ -141,8 +141,6 @@ class Program:
             return b if isinstance(a, int) else a
         if op is Ops.MUL and (a == 1 or b == 1):
             return b if isinstance(a, int) else a
-        if op in (Ops.MUL, Ops.ADD) and isinstance(a, int):
-            a, b = b, a
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
 
     def multiple(self, index: UOp, factor: int) -> UOp:

@@ -38,8 +38,6 @@ WRITTEN_OUT = 4
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
 
-BOOLEAN = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR}
-
 
 def empty_of(node: UOp) -> UOp:
     """The initial value of a REDUCE's accumulators. A block's sum is only added to another, where
@@ -50,25 +48,16 @@ def empty_of(node: UOp) -> UOp:
 
 
 class Combiner:
-    """Combines two values of a monoid, with the operations that the target has."""
+    """Combines two values of a monoid. `decompose` has left numbers that the target computes
+    with."""
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program, self.target = program, target
-        named = (d for name, d in dtypes.fields().items() if name in target.dtypes)
-        self.computed = frozenset((dtypes.float32, dtypes.float64, *named))
 
     def combine(self, monoid: str, a: UOp, b: UOp) -> UOp:
-        """The monoid's operation, lane by lane, rounded to the dtype."""
-        program, op = self.program, MONOIDS[monoid].combine
-        a, b = program.joined(a, b)
-        dtype = a.dtype
-        if dtypes.is_bool(dtype):
-            return program.add(BOOLEAN[op], dtype, (a, b))
-        if dtypes.is_float(dtype) and dtype.scalar() not in self.computed:
-            wide = dtypes.float32.vec(dtype.count)
-            a, b = (program.add(Ops.CAST, wide, (x,)) for x in (a, b))
-            return program.add(Ops.CAST, dtype, (self.combine(monoid, a, b),))
-        return program.add(op, dtype, (a, b))
+        """The monoid's operation, lane by lane."""
+        sources = self.program.joined(a, b)
+        return self.program.add(MONOIDS[monoid].combine, sources[0].dtype, sources)
 
     def fused(self, a: UOp, b: UOp, total: UOp) -> UOp:
         """a*b + total, rounded once if the target can."""
@@ -89,19 +78,14 @@ class Combiner:
         return values[0]
 
     def fold_lanes(self, monoid: str, value: UOp) -> UOp:
-        """Combines the lanes of a vector, halves first."""
+        """Combines the lanes of a vector, halves first as long as there are halves."""
         count = value.dtype.count
-        if count & (count - 1):
-            lanes = [self.program.lane(value, i) for i in range(count)]
-            return self.pairwise(monoid, lanes)
-        while count > 2:
+        while count > 2 and count % 2 == 0:
             count //= 2
             low, high = range(count), range(count, 2 * count)
             halves = (self.program.picked(value, value, part) for part in (low, high))
             value = self.combine(monoid, *halves)
-        if count == 1:
-            return value
-        return self.combine(monoid, self.program.lane(value, 0), self.program.lane(value, 1))
+        return self.pairwise(monoid, [self.program.lane(value, i) for i in range(count)])
 
     # ---- compensated sums ------------------------------------------------------------------------
 

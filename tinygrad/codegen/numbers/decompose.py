@@ -108,13 +108,13 @@ def _bool(node: UOp, ctx: Target) -> UOp | None:
 
 
 def _reduce_bool(node: UOp, ctx: Target) -> UOp | None:
-    """A reduction of bools counts in uint8, which every machine adds and compares."""
+    """A reduction of bools, also a running one, counts in uint8, which every machine adds and
+    compares."""
     if node.dtype is not dtypes.bool:
         return None
     monoid = "mul" if node.arg == "mul" else "max"
     src = (node.src[0].cast(dtypes.uint8), *node.src[1:])
-    wide = UOp(Ops.REDUCE, dtypes.uint8, src, monoid, node.tag)
-    return wide.ne(0)
+    return UOp(node.op, dtypes.uint8, src, monoid, node.tag).ne(0)
 
 
 # ---- integer division ----------------------------------------------------------------------------
@@ -388,7 +388,7 @@ _BOUNDS: dict[Ops, Callable[[UOp, int], float]] = {
 
 RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     (tuple(BOOL), _bool),
-    ((Ops.REDUCE,), _reduce_bool),
+    ((Ops.REDUCE, Ops.RUNNING), _reduce_bool),
     ((Ops.IDIV,), _divide),
     ((Ops.MOD,), _modulo),
     ((Ops.SHL, Ops.SHR), _shift),

@@ -388,12 +388,10 @@ def _item(made: Exporter, node: UOp) -> str:
 Elementwise = Callable[[Exporter, UOp, list[str]], str]
 
 
-def _operator(name: str, for_bool: str = "", for_ints: str = "") -> Elementwise:
+def _operator(name: str, for_bool: str = "") -> Elementwise:
     def row(made: Exporter, node: UOp, operands: list[str]) -> str:
-        kind = node.src[-1].dtype
-        if for_bool and kind is dtypes.bool:
-            return made.emit(for_bool, *operands)
-        return made.emit(for_ints if for_ints and dtypes.is_int(kind) else name, *operands)
+        is_bool = node.src[-1].dtype is dtypes.bool
+        return made.emit(for_bool if for_bool and is_bool else name, *operands)
 
     return row
 
@@ -414,9 +412,19 @@ def _trunc(made: Exporter, node: UOp, operands: list[str]) -> str:
 
 
 def _idiv(made: Exporter, node: UOp, operands: list[str]) -> str:
-    """Rounded down: what the remainder leaves divides evenly."""
-    rest = made.emit("Mod", *operands)
-    return made.emit("Div", made.emit("Sub", operands[0], rest), operands[1])
+    """Rounded down: one less than ONNX's, whose remainder has the sign of what is divided, where
+    the two remainders differ."""
+    quotient = made.emit("Div", *operands)
+    if dtypes.is_unsigned(node.dtype):
+        return quotient
+    same = made.emit("Equal", made.emit("Mod", *operands), made.emit("Mod", *operands, fmod=1))
+    return made.emit("Sub", quotient, made.cast(made.emit("Not", same), node.dtype))
+
+
+def _less(made: Exporter, node: UOp, operands: list[str]) -> str:
+    if node.src[0].dtype is dtypes.bool:
+        return made.emit("And", made.emit("Not", operands[0]), operands[1])
+    return made.emit("Less", *operands)
 
 
 def _not_equal(made: Exporter, node: UOp, operands: list[str]) -> str:
@@ -432,14 +440,17 @@ def _shift_left(made: Exporter, node: UOp, operands: list[str]) -> str:
 
 
 def _shift_right(made: Exporter, node: UOp, operands: list[str]) -> str:
-    """Of a signed number a division that rounds down."""
-    if dtypes.is_unsigned(node.dtype):
-        a, b = (made.cast(name, dtypes.uint64) for name in operands)
-        return made.cast(made.emit("BitShift", a, b, direction="RIGHT"), node.dtype)
-    one, count = made.constant(1, np.uint64), made.cast(operands[1], dtypes.uint64)
-    power = made.emit("BitShift", one, count, direction="LEFT")
-    wide, by = made.cast(operands[0], dtypes.int64), made.cast(power, dtypes.int64)
-    return made.cast(_idiv(made, node, [wide, by]), node.dtype)
+    """Of a negative number its complement is shifted, and what comes is complemented again."""
+    x, count = operands[0], made.cast(operands[1], dtypes.uint64)
+    sign = ""
+    if not dtypes.is_unsigned(node.dtype):
+        is_negative = made.emit("Less", x, made.constant(0, numpy_dtype(node.dtype)))
+        sign = made.emit("Neg", made.cast(is_negative, dtypes.int64))
+        x = made.emit("BitwiseXor", made.cast(x, dtypes.int64), sign)
+    shifted = made.emit("BitShift", made.cast(x, dtypes.uint64), count, direction="RIGHT")
+    if sign:
+        shifted = made.emit("BitwiseXor", made.cast(shifted, dtypes.int64), sign)
+    return made.cast(shifted, node.dtype)
 
 
 def _bits(made: Exporter, node: UOp) -> str:
@@ -467,7 +478,7 @@ ELEMENTWISE: Mapping[Ops, Elementwise] = {
     Ops.ADD: _operator("Add", for_bool="Or"),
     Ops.AND: _operator("BitwiseAnd", for_bool="And"),
     Ops.CMPEQ: _operator("Equal"),
-    Ops.CMPLT: _operator("Less"),
+    Ops.CMPLT: _less,
     Ops.CMPNE: _not_equal,
     Ops.COS: _operator("Cos"),
     Ops.EXP2: _exp2,

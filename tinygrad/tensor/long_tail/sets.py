@@ -62,7 +62,9 @@ class Sets(Statistics):
             further = at + (1 << bit)
             spot = further.minimum(size) - 1
             found = rows[spot] if rows.ndim == 1 else rows.gather(-1, spot)
-            behind = (found > wanted if right else found >= wanted) | found.isnan()
+            is_last = found.isnan()  # in any order
+            behind = found > wanted if right else found >= wanted
+            behind = behind | (is_last & wanted.isnan().logical_not() if right else is_last)
             at = ((further <= size) & behind.logical_not()).where(further, at)
         return at
 
