@@ -138,6 +138,35 @@ def combined(m, n, k, how, b_t=True):
     return out((m, n), value.reduce(monoid, r), i, j)
 
 
+def reduced_product(m, n, k, how="max"):
+    """The maximum of each row of a product, or of the squared distances of rows."""
+    i, j, r = named(i0=m, k1=n, k0=k)
+    a, b = at(1, (m, k), i, r), at(2, (n, k), j, r)
+    value = (a - b) * (a - b) if how == "distances" else a * b
+    return out((m,), value.reduce("add", r).reduce("max", j), i)
+
+
+def reduced_products(matrices, m, n, k):
+    """The maximum of each row of several products."""
+    b, i, j, r = named(i0=matrices, i1=m, k1=n, k0=k)
+    value = at(1, (matrices, m, k), b, i, r) * at(2, (matrices, n, k), b, j, r)
+    return out((matrices, m), value.reduce("add", r).reduce("max", j), b, i)
+
+
+def product_summed_over_matrices(m, n, k, matrices):
+    """The sum of what a function is of several products' elements."""
+    i, j, r, b = named(i0=m, i1=n, k1=k, k0=matrices)
+    value = (at(1, (matrices, m, k), b, i, r) * at(2, (matrices, n, k), b, j, r)).reduce("add", r)
+    return out((m, n), value.maximum(0).reduce("add", b), i, j)
+
+
+def summed_product(parts, m, n, k):
+    """Partial sums of a product's positive elements, each of `m` rows."""
+    i, rows, j, r = named(i0=parts, k0=m, k2=n, k1=k)
+    value = (at(1, (parts * m, k), i * m + rows, r) * at(2, (n, k), j, r)).reduce("add", r)
+    return out((parts,), value.maximum(0).reduce("add", rows, j), i)
+
+
 def residual(m, n, k):
     """A product and another array's elements."""
     i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")

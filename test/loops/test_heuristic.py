@@ -67,6 +67,11 @@ SOME = {
     **{f"combined, {how}": kernels.combined(13, 40, 70, how) for how in kernels.COMBINED},
     "combined, long": kernels.combined(13, 40, 333, "squares", b_t=False),
     "combined, long maximum": kernels.combined(30, 40, 333, "largest sum"),
+    "maximum of a product": kernels.reduced_product(37, 70, 20),
+    "maximum of distances": kernels.reduced_product(37, 70, 17, "distances"),
+    "maxima of products of short rows": kernels.reduced_products(10, 7, 7, 16),
+    "products of three matrices": kernels.product_summed_over_matrices(40, 7, 20, 3),
+    "sum of a product": kernels.summed_product(5, 7, 40, 20),
     "softmax of a transpose": kernels.softmax_of_a_transpose(70, 37),
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
@@ -205,6 +210,26 @@ def test_a_softmax_of_a_transpose_keeps_a_block_of_rows_in_order():
     stages = [(row[3], row[2]) for row in recipe if row[0] == "stage"]
     assert stages == [("sum1", ("i0b",)), ("row1", ("i0b", "k1"))]
     assert ("split", "row1.i0bi", 16, "row1.i0bu", "LOOP", "UNROLL") in recipe
+
+
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+@pytest.mark.parametrize("how", ["max", "distances"])
+@pytest.mark.parametrize(("terms", "is_kept"), [(16, True), (200, True), (7, False)])
+def test_a_product_is_kept_for_a_reduction_if_its_sums_fill_a_vector(machine, how, terms, is_kept):
+    """Without a stage each sum would be a dot product of its own."""
+    recipe = schedule(kernels.reduced_product(512, 700, terms, how), machine)[1]
+    rows = [step[2] for step in recipe if step[0] == "stage" and step[3] == "row1"]
+    assert rows == ([("i0b", "k1")] if is_kept else [])
+
+
+@pytest.mark.parametrize(("rows", "over"), [(8, ("k0", "k2")), (4096, ("k0b", "k2"))])
+def test_rows_that_a_sum_takes_in_are_a_block_for_each_of_its_parts(rows, over):
+    """The panel is packed once for all parts, which are tasks."""
+    recipe = schedule(kernels.summed_product(64, rows, 700, 64), kernels.WIDE)[1]
+    stages = {step[3]: (step[2], step[4]) for step in recipe if step[0] == "stage"}
+    assert stages["row1"] == (over, "LOCAL")
+    assert stages["pb1"][1] == "GLOBAL"
+    assert ("role", "i0", "PARALLEL") in recipe
 
 
 @pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])

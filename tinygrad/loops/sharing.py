@@ -24,7 +24,11 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
+<<<<<<< HEAD
 from tinygrad.loops.products import below_casts, factors_of, those_in
+=======
+from tinygrad.loops.products import below_casts, factors_of, operands_of, register_tile, those_in
+>>>>>>> drawn9-round
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.trims import bounded
@@ -40,18 +44,19 @@ LARGEST_BLOCK = 64
 MOST_STAGES = 8
 """The values that a kernel stages, at most: each requires a search of the whole kernel."""
 
-FEW_TERMS = 64
-"""A sum of so few products gains nothing from a tile, compared to the loops that use it."""
+FEW_TERMS = 65
+"""A sum of fewer products gains nothing from a group's tile, compared to the loops that use it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A value inside `loop` that occurs again inside each of `twins`, equal but for the name of the
-    loop."""
+    loop. `around`: the loops of a sum that are around `loop`."""
 
     value: UOp
     loop: UOp
     twins: tuple[UOp, ...]
+    around: tuple[UOp, ...] = ()
 
 
 def share_values(plan: Plan, group_rows: int = 0) -> None:
@@ -136,22 +141,29 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
     turn of its loop: the two products need different tiles."""
     added = {stage.src[0] for stage in plan.stages.values() if accumulates(stage)}
     for node in (n for n in plan.sums if n not in added):
-        loop = own_ranges(node)[-1]
+        *around, loop = own_ranges(node)
         for value in factors_of(node) or node.src[:1]:
             made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
-            made = [n for n in made if factors_of(n) and not _is_short(plan, n)]
-            if not made:
+            pairs = [operands_of(n) for n in made if factors_of(n) and not _is_short(plan, n)]
+            if not any(pair and _are_columns(loop, pair) for pair in pairs):
                 continue
-            found = Candidate(value, loop, ())
+            found = Candidate(value, loop, (), tuple(around))
             if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
                 return found
     return None
 
 
+def _are_columns(loop: UOp, pair: tuple[UOp, UOp]) -> bool:
+    """Whether a loop is not one of all operands, each turn of which is a product of its own."""
+    return not all(loop in side.ranges for side in pair)
+
+
 def _is_short(plan: Plan, product: UOp) -> bool:
-    """Whether each of these sums is needed once and has so few terms that a tile would not pay."""
+    """Whether each of these sums is needed once and has so few terms that a tile would not pay. A
+    processor's vectors lie along a sum that is not kept, so it is short if it fills none."""
     once = product.ranges.issuperset(plan.nest("store").loops)
-    return once and turns(own_ranges(product)) <= FEW_TERMS
+    has_vectors = plan.lanes > 1 and not plan.target.has_groups
+    return once and turns(own_ranges(product)) < (plan.lanes if has_vectors else FEW_TERMS)
 
 
 def _is_value(node: UOp) -> bool:
@@ -197,7 +209,7 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
     rows = _row_loop(plan, found)
     over = [name_of(loop)]
     if rows is not None:
-        if _cut_block(plan, value, rows, loop, group_rows):
+        if _cut_block(plan, found, rows, group_rows):
             return  # the next round finds the value again, in the new loops
         if _keep_results(plan, value, rows, loop):
             return
@@ -230,7 +242,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     forms = {value} | {replaced(value, {loop: q}) for q in found.twins}
     products: list[tuple[UOp, UOp]] = []
     for node in plan.sums:
-        pair = factors_of(node)
+        pair = operands_of(node)
         if pair is not None and (node in made or forms & {*pair, *map(below_casts, pair)}):
             products.append(pair)
     if not products:
@@ -244,6 +256,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
 
     loops = list(plan.nest("store").loops)
     loops += [r for s in plan.stages.values() for r in own_ranges(s)[:-1]]
+    loops += found.around
     return next(filter(counts_rows, reversed(loops)), None)
 
 
@@ -265,21 +278,28 @@ def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
     return None
 
 
-def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:
-    """Splits the loop over rows into blocks whose values fit in the memory that holds the stage."""
-    name, size = name_of(rows), size_of(rows)
-    top = plan.nest("store").loops
-    if rows not in top or name in plan.blocked or name in plan.block_rows:
+def _cut_block(plan: Plan, found: Candidate, rows: UOp, group_rows: int) -> bool:
+    """Splits the loop over rows into blocks whose values fit in the memory that holds the stage. If
+    the rows are terms of a sum, what each turn of the stores' loops takes in is blocks already."""
+    value, loop, name, size = found.value, found.loop, name_of(rows), size_of(rows)
+    top, are_terms = plan.nest("store").loops, rows in found.around
+    if name in plan.blocked | plan.block_rows or not (are_terms or rows in top):
         return False
+    if are_terms:
+        plan.blocked |= {*names(r for r in top if r in value.ranges)[-1:]}
     block, most = 1, group_rows
     if not group_rows:
-        block, most = register_tile(plan, size, size_of(top[-1]), 4).rows, LARGEST_BLOCK
+        columns = size_of(loop if are_terms else top[-1])
+        block, most = register_tile(plan, size, columns, 4).rows, LARGEST_BLOCK
     while 2 * block * size_of(loop) * 4 * 2 <= room(plan.target) and 2 * block <= most:
         block *= 2
     if block >= size:
         plan.block_rows |= {name}
         return False
     inner = plan.split(name, block, name + "b")
+    if are_terms:
+        plan.block_rows |= {inner}
+        return True
     _add_up_blocks(plan, name, inner)
     # what the rows have in common is computed once for all blocks: their loops go inside the others
     top = plan.nest("store").loops

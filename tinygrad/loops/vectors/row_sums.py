@@ -119,11 +119,11 @@ def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | 
 
 
 def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
-    """Whether a reduction that depends on the loop runs over a vector already. If the loop is the
-    stored row, another nest has the same one, or the reduction is in a stage that is filled for
-    each of its elements."""
-    sums = (node for node in sums_of(nodes) if loop in node.ranges)
-    return any(role_of(r) == "VECTOR" for node in sums for r in own_ranges(node))
+    """Whether a reduction that depends on the loop runs over a vector already, or a stage that does
+    is filled by vectors. If the loop is the stored row, another nest has the same one, or the
+    reduction is in a stage that is filled for each of its elements."""
+    inside = (n for n in nodes if n.op in (Ops.REDUCE, Ops.STAGE) and loop in n.ranges)
+    return any(role_of(r) == "VECTOR" for node in inside for r in own_ranges(node))
 
 
 # ---- the next row --------------------------------------------------------------------------------

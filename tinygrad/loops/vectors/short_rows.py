@@ -20,6 +20,7 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -122,9 +123,9 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     if is_long and not all(step(n, rows) == 1 for n in reads):
         return False
-    if plan.lanes_within(size_of(rows)) < plan.lanes:
+    if plan.lanes_within(size_of(rows)) < plan.lanes or not lanes_pay(plan, nest, rows):
         return False
-    if not lanes_pay(plan, nest, rows):
+    if reduced_by_vectors(plan.inner_stages, rows):
         return False
     plan.give("UNROLL", sorted(map(name_of, short)))
     plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)

@@ -93,8 +93,9 @@ def stream(plan: Plan, nest: Nest) -> None:
     if across is None or rows:
         squares = _are_squares(plan, rows, last)
         copies = 1 if squares else _vectors_in_flight(plan, rows, last, across)
+        along = None if reduced_by_vectors(plan.inner_stages, last) else last
         for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
-            spread_reduction(plan, reduction, last, copies, always=bool(rows))
+            spread_reduction(plan, reduction, along, copies, always=bool(rows))
     if rows and squares:
         plan.split(name_of(last), plan.lanes, name_of(last) + "u", "LOOP", "UNROLL")
     elif rows:
