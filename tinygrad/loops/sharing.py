@@ -24,11 +24,7 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
-<<<<<<< HEAD
-from tinygrad.loops.products import below_casts, factors_of, those_in
-=======
-from tinygrad.loops.products import below_casts, factors_of, operands_of, register_tile, those_in
->>>>>>> drawn9-round
+from tinygrad.loops.products import below_casts, factors_of, operands_of, those_in
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.trims import bounded
