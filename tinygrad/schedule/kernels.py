@@ -42,7 +42,7 @@ USUAL = Wishes()
 
 def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
     """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs, according to its
-    devices' wishes."""
+    devices' wishes. No kernel needs a DETACH: the engine has left them out."""
     if not is_sharded(sink):
         return _Planner(sink, wishes).finish()
     sharded = shard(sink, RULES)

@@ -143,9 +143,6 @@ def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
     """The offset in the base's storage, through all movement from `view` down to `base`."""
     conditions: list[UOp] = []
     while view is not base:
-        if view.op is Ops.DETACH:
-            view = view.src[0]
-            continue
         index, more = source_index(view, index)
         conditions.extend(more)
         view = view.src[0]
@@ -172,12 +169,10 @@ def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
     """For each axis, the sizes of the axes that a RESHAPE below merged into it, if only elementwise
     ops follow the RESHAPE: loops over these sizes visit the values in the order in which they are
     computed."""
-    while node.op in GroupOp.Elementwise or node.op in (Ops.CONTIGUOUS, Ops.DETACH):
-        same = [s for s in node.src if s.has_shape and s.shape == node.shape]
-        merging = [s for s in same if s.op is Ops.RESHAPE and len(s.src[0].shape) > len(s.shape)]
-        if not same:
-            return None
-        node = (merging or same)[0]
+    while node.op in GroupOp.Elementwise or node.op is Ops.CONTIGUOUS:
+        reshaped = (s for s in node.src if s.op is Ops.RESHAPE)
+        merging = (s for s in reshaped if len(s.src[0].shape) > len(s.shape))
+        node = next(merging, node.src[0])
     if node.op is not Ops.RESHAPE:
         return None
     before = [*zip(node.src[0].shape, node.src[0].room, strict=True)]

@@ -132,7 +132,6 @@ ELEMENTS: dict[Ops, Callable[[Expressions, UOp, Demand], UOp]] = {
     Ops.INDEX: Expressions._gathered,
     Ops.SCATTER: Expressions._combined,
     Ops.ASSIGN: lambda kernel, node, demand: kernel.value(node.src[1], demand),
-    Ops.DETACH: Expressions._same,
     Ops.CONTIGUOUS: Expressions._same,
 }
 """What an inlined node is in a kernel."""

@@ -68,18 +68,14 @@ def repeats(node: UOp) -> bool:
     """Whether the node is a few cheap operations on values that are repeated: if anything is
     stored, it is those values."""
     weight, stored = 0, set[UOp]()
-
-    def is_repeated(top: UOp) -> bool:
-        return top.op in GroupOp.Elementwise and top.size >= node.size
-
-    for top in reached(node, through=is_repeated):
-        if not is_repeated(top):
+    for top in reached(node, through=lambda n: n.op in GroupOp.Elementwise):
+        if top.op not in GroupOp.Elementwise:
             stored.add(memory_base(top))
             continue
         weight += weight_of(top)
         if weight > CHEAP_WEIGHT:
             return False
-    return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
+    return node.size >= REPEATED * sum(base.size for base in stored)
 
 
 def kept_anyway(order: Sequence[UOp]) -> set[UOp]:

@@ -16,7 +16,7 @@ from tinygrad.uop.op import GroupOp, Ops
 SHORTEST_RUN = 16
 """The least number of contiguous elements when loops are reordered: a cache line."""
 
-ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH, Ops.CONTIGUOUS}
+ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.CONTIGUOUS}
 
 Sizes = tuple[tuple[int, ...], ...]
 """For each axis the sizes of the loops that run over it."""

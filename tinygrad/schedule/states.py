@@ -42,9 +42,6 @@ FEWEST = 128
 STRIP = 64
 """Columns that are reduced side by side, where rows of memory are reduced into one."""
 
-CHAIN = GroupOp.Elementwise | {Ops.DETACH}
-"""Ops that compute a number for each row from a reduction's result."""
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -233,7 +230,7 @@ def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
     """The reduction of x, over the axes that `node` reduces, from which `centre` follows."""
     wanted = (x,), (monoid, node.arg[1])
     if x.shape == node.src[0].shape:
-        for top in reached(centre, through=lambda n: n.op in CHAIN and n.shape == centre.shape):
+        for top in reached(centre, through=lambda n: n.op in GroupOp.Elementwise):
             if top.op is Ops.REDUCE_AXIS and (top.src, top.arg) == wanted:
                 return top
     return None

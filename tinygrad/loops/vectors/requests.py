@@ -41,8 +41,7 @@ def ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     fits = PAGE < tile <= plan.target.cache_l1 // 2 and one.row_steps == (1,)
     if once and fits:
         *_, inner = (r for r in plan.nest(tiling.nest.name).loops if role_of(r) == "LOOP")
-        if inner in rows.ranges:
-            plan.do("prefetch", name_of(inner), TILES_AHEAD)
+        plan.do("prefetch", name_of(inner), TILES_AHEAD)
 
 
 def ask_for_panels(plan: Plan, tiling: Tiling, one: Product) -> None:
