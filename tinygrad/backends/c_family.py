@@ -50,7 +50,7 @@ FUNCTIONS = {
     Ops.LDEXP: "ldexp",
 }
 MASKS = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
+WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL))
 
 
 class CRenderer:
@@ -175,12 +175,7 @@ class _Function(Writer):
         return self.dialect.lanewise.format(sources=sources, **facts)
 
     def multiply_add(self, node: UOp) -> str:
-        if dtypes.is_float(node.dtype):
-            return self.call("fma", node)
-        if self.may_overflow(node):
-            return self.as_unsigned(node, lambda x, y, z: f"{x}*{y}+{z}")
-        a, b, c = (self.ref(source) for source in node.src)
-        return self.narrow(node, f"({a}*{b}+{c})")
+        return self.call("fma", node)  # `decompose` leaves those of floats only
 
     def maximum(self, node: UOp) -> str:
         """NaN if either operand is: the first is chosen if it is larger or NaN. Two zeros are

@@ -396,13 +396,8 @@ class _Function(Writer):
         self.names[node] = self.emit(f"fdiv {kind} {one}, {self.ref(node.src[0])}")
 
     def multiply_add(self, node: UOp) -> None:
-        sources = [self.ref(source) for source in node.src]
-        if kind_of(node.dtype) == FLOAT:
-            self.names[node] = self.intrinsic("llvm.fma", node.dtype, *sources)
-            return
-        kind = self.type(node.dtype)
-        product = self.emit(f"mul {kind} {sources[0]}, {sources[1]}")
-        self.names[node] = self.emit(f"add {kind} {product}, {sources[2]}")
+        sources = [self.ref(source) for source in node.src]  # `decompose` leaves only floats
+        self.names[node] = self.intrinsic("llvm.fma", node.dtype, *sources)
 
     def maximum(self, node: UOp) -> None:
         """Of floats, an accumulator is the second operand."""

@@ -73,7 +73,7 @@ ON_BOOLS = {
     Ops.CMPLT: "(!{0}&{1})",
 }
 FUNCTIONS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc", Ops.ROUND: "round", Ops.MULACC: "fma"}
-WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
+WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL))
 INFINITY, NAN = 0x7F800000, 0x7FC00000
 
 WGSL = Words(
@@ -307,8 +307,6 @@ class _Shader(Statements):
 
     def function(self, node: UOp) -> str:
         sources = [self.ref(source) for source in node.src]
-        if node.op is Ops.MULACC and not dtypes.is_float(node.dtype):
-            return self.cut(node, "({}*{}+{})".format(*sources))
         return f"{FUNCTIONS[node.op]}({', '.join(sources)})"
 
     def maximum(self, node: UOp) -> str:

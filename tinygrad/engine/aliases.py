@@ -176,10 +176,6 @@ def _between(step: UOp, value: UOp) -> UOp:
         apart = value.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
         gap = tuple((0, stride - 1) if i == axis + 1 else (0, 0) for i in range(len(shape) + 1))
         merged = apart.pad(gap).reshape((*shape[:axis], n * stride, *shape[axis + 1 :]))
-        over = below[axis] - n * stride
-        if over > 0:
-            value = merged.pad(tuple((0, over if i == axis else 0) for i in range(len(shape))))
-        else:
-            box = ((0, below[axis] if i == axis else m) for i, m in enumerate(merged.shape))
-            value = merged.shrink(tuple(box))
+        box = ((0, below[axis] if i == axis else m) for i, m in enumerate(merged.shape))
+        value = merged.shrink(tuple(box))
     return value
