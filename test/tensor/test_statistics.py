@@ -109,6 +109,9 @@ def test_logcumsumexp(size):
         [90.0, -90.0, 90.0, 0.0, 1.0],
     ]
     check(lambda x: x.logcumsumexp(1), None, special, grad=False)
+    x = Tensor([-INF, 1.0, 1.0], requires_grad=True)
+    x.logcumsumexp().backward(Tensor([5.0, 1.0, 1.0]))
+    assert x.grad is not None and x.grad.tolist() == [5.0, 1.5, 0.5]
 
 
 # ---- counting ------------------------------------------------------------------------------------

@@ -99,13 +99,17 @@ class Order(Conv):
         at = axis_of(axis, self.ndim, "logcumsumexp")
         if self.ndim == 0 or 0 in self.shape:
             return self._copied(self)
-        size, reach, out = self.shape[at], 1, self
+        size, reach = self.shape[at], 1
+        top = self.detach()._running("max", at)  # to which the sums are relative: it never falls
+        top = top.isfinite().where(top, 0).contiguous()
+        total = (self - top).exp()
         while reach < most(size):  # each holds the last `reach` of those before it. (Hillis, 1986.)
             pads = tuple((reach, 0) if i == at else (0, 0) for i in range(self.ndim))
-            before = out.pad(pads, value=-float("inf"))._cut(at, 0, size)
-            out = out.logaddexp(before).contiguous()
+            top_then, total_then = (x.pad(pads)._cut(at, 0, size) for x in (top, total))
+            total = (total + total_then * (top_then - top).minimum(0).exp()).contiguous()
             reach *= 2
-        return out._copied(self)
+        nothing = total.eq(0)  # e**-inf alone, as this element is
+        return nothing.where(self, top + nothing.where(1, total).log())
 
     # ---- sorting ---------------------------------------------------------------------------------
 
