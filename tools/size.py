@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2040,
     "simplify": 1045,
     "transforms": 430,
-    "schedule": 3880,
+    "schedule": 3890,
     "loops": 5785,
     "codegen": 5685,
     "backends/*": 3060,
     "engine": 5665,
     "tensor/*": 7230,
 }
-CORE_BUDGET = 35_670  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_680  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -99,7 +99,7 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
 # ---- putting values in ---------------------------------------------------------------------------
 
 
-POWERS = {"m_share": "b1_t", "v_share": "b2_t"}
+_POWERS = {"m_share": "b1_t", "v_share": "b2_t"}
 """What Adam and its kin keep, and the name by which tinygrad's keep 1 minus it."""
 
 
@@ -139,7 +139,7 @@ def load_state_dict(
     [1.0, 2.0]
     """
     places = get_state_dict(model)
-    for name, other in POWERS.items():
+    for name, other in _POWERS.items():
         if name in places and name not in state_dict and other in state_dict:
             state_dict = {**state_dict, name: 1 - state_dict[other]}
             del state_dict[other]
