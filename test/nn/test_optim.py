@@ -444,6 +444,24 @@ def test_state_has_names():
     assert names == {"params.0", "lr", "m.0", "v.0", "m_share", "v_share"}
 
 
+def test_the_state_of_tinygrad_s_adam_loads():
+    """It has powers of b1 and b2 where ours has what they leave of 1."""
+    w, optimizer = (lambda w: (w, optim.Adam([w], lr=0.1)))(Tensor(W, requires_grad=True))
+    with Tensor.train():
+        w.square().sum().backward()
+        optimizer.step()
+        state = {name: t.clone().realize() for name, t in get_state_dict(optimizer).items()}
+        state |= {"b1_t": 1 - state.pop("m_share"), "b2_t": 1 - state.pop("v_share")}
+        other = Tensor(W + 1, requires_grad=True)
+        resumed = optim.Adam([other], lr=0.5)
+        load_state_dict(resumed, state)
+        for each, moved in ((w, optimizer), (other, resumed)):
+            moved.zero_grad()
+            each.square().sum().backward()
+            moved.step()
+    np.testing.assert_allclose(other.numpy(), w.numpy(), atol=1e-5)
+
+
 def test_lion_moves_by_the_sign():
     def update(param, grad, state, step):
         m = state.get("m", 0 * grad)

@@ -11,6 +11,7 @@ storage_home      the first of all versions that lived in the same place
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from weakref import WeakKeyDictionary
 
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -85,6 +86,18 @@ def previous_version(node: UOp) -> UOp:
 
 def storage_home(node: UOp) -> UOp:
     """The first version that lived where `node` lives."""
+    passed = []
     while overwrites(node):
+        found = _homes.get(node)
+        if found is not None:
+            node = found
+            break
+        passed.append(node)
         node = previous_version(node)
+    for each in passed:
+        _homes[each] = node
     return node
+
+
+_homes: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
+"""What was found, so that thousands of versions of one buffer aren't gone through for each."""
