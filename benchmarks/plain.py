@@ -53,6 +53,17 @@ def cell() -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
     return nn.state.get_parameters((recurrent, out)), call
 
 
+def sequence() -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """An LSTM over 16 turns of a batch, and a layer on its last state."""
+    recurrent, out = nn.LSTM(49, 64), nn.Linear(64, 10)
+
+    def call(x: Tensor) -> Tensor:
+        outputs, _ = recurrent(x.reshape(32, 16, 49).transpose(0, 1))
+        return out(outputs[-1])
+
+    return nn.state.get_parameters((recurrent, out)), call
+
+
 def step_of(
     make: Callable[[], tuple[list[Tensor], Callable[[Tensor], Tensor]]],
     optimizer: Callable[[list[Tensor]], Any] = lambda params: nn.optim.SGD(params, lr=0.01),
@@ -91,10 +102,10 @@ def step_of(
 
 
 class ByHand:
-    """Steps written as expressions, without an optimizer."""
+    """Steps written as expressions, without an optimizer; computed at once, or by the next step."""
 
-    def __init__(self, params: list[Tensor]) -> None:
-        self.params = params
+    def __init__(self, params: list[Tensor], at_once: bool = True) -> None:
+        self.params, self.at_once = params, at_once
         for param in params:
             param.requires_grad = True
             param.realize()
@@ -107,7 +118,8 @@ class ByHand:
         with Tensor.no_grad():
             for param in self.params:
                 param.assign(param - 0.01 * param.grad)  # type: ignore[operator]
-            Tensor.realize(*self.params)
+            if self.at_once:
+                Tensor.realize(*self.params)
 
 
 class Followed:
@@ -124,6 +136,10 @@ def adam(params: list[Tensor]) -> Any:
     return nn.optim.Adam(params, lr=0.001)
 
 
+def group(params: list[Tensor]) -> Any:
+    return nn.optim.OptimizerGroup(nn.optim.SGD(params[:2], lr=0.01), adam(params[2:]))
+
+
 CASES: dict[str, dict[str, Any]] = {
     "mlp_sgd": {"make": mlp},
     "mlp_sgd_rate": {"make": mlp, "rate": True},
@@ -133,7 +149,10 @@ CASES: dict[str, dict[str, Any]] = {
     "dropout": {"make": lambda: mlp(Tensor.dropout)},
     "average": {"make": mlp, "after": Followed},
     "by_hand": {"make": mlp, "optimizer": ByHand},
+    "by_hand_lazily": {"make": mlp, "optimizer": lambda params: ByHand(params, at_once=False)},
+    "group": {"make": mlp, "optimizer": group},
     "lstm_cell": {"make": cell},
+    "lstm": {"make": sequence},
 }
 
 

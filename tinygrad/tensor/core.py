@@ -237,8 +237,8 @@ class Core(Holder):
     """The family, once there may be others in it."""
     _write_down: ClassVar[Callable[[Any, Written], None]]
     """Makes a node of a write that was promised (`tensor/writing`)."""
-    _do_write: ClassVar[Callable[[Any], None]]
-    """Computes a write that was promised."""
+    _do_write: ClassVar[Callable[[Any], bool]]
+    """Computes a write that is pending, unless a step is being captured; says whether it did."""
     _source: Source | None
     """What it has in the place of a node, if it has none yet; of storage its version, if that was
     asked for."""

@@ -189,6 +189,15 @@ class Version:
             tensor._source = later
         return later
 
+    def takes(self, other: Version) -> bool:
+        """Keeps the same under `no_grad`, if that is `other`; if this is, the other one does."""
+        if other.wants is True and other.records is not self.records:
+            if self.records:
+                self.silent = other
+                return True
+            other.silent = self
+        return False
+
     def _in_era(self, era: int) -> Version:
         """The same in a later era. (Copied field by field: each step asks for this once for most of
         its tensors.)"""
@@ -223,6 +232,8 @@ def source_of(tensor: Any) -> Source | None:
     if base.op is Ops.CONST:
         if tensor.requires_grad:
             return None
+    elif base.op is Ops.ASSIGN and tensor.requires_grad is True and not tensor._taped:
+        return source_of(tensor) if recording.writes and tensor._do_write() else None
     elif base.op is not Ops.BUFFER or buffer is None or buffer.fixed or buffer.parts:
         return None
     look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
@@ -231,16 +242,13 @@ def source_of(tensor: Any) -> Source | None:
     made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
     if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
         return source_of(tensor)  # another thread has written: this may be of two values
-    if made.wants is True and isinstance(source, Version) and made.records is not source.records:
-        if source.records:
-            source.silent = made
-            return made
-        made.silent = source
+    if isinstance(source, Version) and source.takes(made):
+        return made
     tensor._source = made
     return made
 
 
-_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST}
+_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
 
 
 def start_node(serial: int) -> UOp:

@@ -28,7 +28,7 @@ from tinygrad.engine.aliases import (
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import capturing, copy_out, own_copy, realize
+from tinygrad.engine.realize import capturing, copy_out, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
     copies_of,
     is_read,
@@ -402,9 +402,11 @@ class Writing(Autograd):
         with recording.written_down(followed=False), noting():  # who promised it has noted it
             self._overwrite(self, self.of(written.value, False))
 
-    def _do_write(self) -> None:
-        if not capturing():
-            compute([self])
+    def _do_write(self) -> bool:
+        if capturing() or open_inputs:
+            return False
+        compute([self])
+        return True
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
         given = self
