@@ -512,3 +512,16 @@ def test_a_sum_that_a_checked_class_narrows_has_no_loop() -> None:
         if node.op is Ops.REDUCE and node.src[1].vmax == 255
     ]
     assert {node.arg for node in over_classes} == {"max", "add"} and len(over_classes) == 2
+
+
+def test_a_windows_gradient_masks_what_it_computes_of_an_image_and_not_the_weights():
+    """Masked weights would depend on the pixel: no product's operand, and scalars."""
+    image = Tensor.empty(2, 4, 12, 12).realize().requires_grad_(True)
+    weights = Tensor.empty(8, 4, 3, 3).realize().requires_grad_(True)
+    out = image.conv2d(weights).relu().sum()
+    found = out.gradient(image, weights, gradient=Tensor.empty().realize())
+    sink = structure_of([x.uop for x in (out, *found)]).sink
+    nodes = {n for step in plan(sink).steps if hasattr(step, "ast") for n in step.ast.toposort()}
+    size = 8 * 4 * 3 * 3
+    reads = [n for n in nodes if n.op is Ops.INDEX and n.src[0].arg[1] == size]
+    assert reads and all(len(n.src) == 2 for n in reads)

@@ -141,15 +141,25 @@ def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
     """`value`, or 0 where the condition fails. A read whose gate contains the condition needs no
     change, nor does a value computed from such reads if it stays 0. Terms of a sum are `lax`: -0 is
     as good as 0 there, and other factors, read without a gate, count as finite. So a product stays
-    a product, and only one factor becomes 0: the one that depends least on the condition, such as
-    an image that is the same everywhere."""
+    a product, and only one factor becomes 0: one that reads nothing where the condition fails, or
+    else the one that depends least on it, such as an image that is the same everywhere."""
     if _is_zero_unless(set(conditions_of(condition)), value, lax):
         return value
     if lax and value.op is Ops.MUL:
-        factor, other = sorted(value.src, key=lambda each: len(each.ranges & condition.ranges))
+        asked = {*conditions_of(condition)}
+        factor, other = sorted(
+            value.src,
+            key=lambda each: (not _reads_under(asked, each), len(each.ranges & condition.ranges)),
+        )
         if _scales_zero(other, lax):
             return zero_unless(condition, factor, lax).alu(Ops.MUL, other)
     return condition.where(value, value.const_like(0))
+
+
+def _reads_under(conditions: set[UOp], value: UOp) -> bool:
+    """Whether a value is computed from reads that all these conditions gate."""
+    reads = (n for n in value.toposort() if n.op is Ops.INDEX and len(n.src) > 1 + n.arg)
+    return any(conditions.issubset(conditions_of(n.src[1 + n.arg])) for n in reads)
 
 
 def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
