@@ -7,7 +7,7 @@ from loops import kernels
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops import primitives
-from tinygrad.loops.layout import elements, fact, is_index, option, strides
+from tinygrad.loops.layout import elements, fact, is_index, name_of, option, own_ranges, strides
 from tinygrad.loops.operands import path_to, stages_of
 from tinygrad.loops.trims import ends_of
 from tinygrad.simplify.affine import affine, build
@@ -218,6 +218,30 @@ def test_trim_and_how_splits_change_it():
     inside = "k1", ((("i0", 8), ("k0", -4)), 8, 1)
     assert fact(after, "trim") == (("k0", ((("i0", 8),), 8, 4)), inside)
     same(k, after)
+
+
+def test_a_loop_that_takes_several_steps_a_turn_ends_in_turns():
+    """Phases of a stride: taps 2*k0 + i0 below 5, and above -5 where they are subtracted."""
+    i, k = kernels.named(i0=2, k0=4)
+    taps = kernels.at(1, (8,), k * 2 + i)
+    for guard, bound in ((k * 2 + i < 5, ("trim", ((("i0", -1),), 5, 2))),):
+        kernel = kernels.out((2,), guard.where(taps, 0.0).reduce("add", k), i)
+        trimmed = primitives.trim(kernel, ("i0",))
+        assert fact(trimmed, bound[0]) == (("k0", bound[1]),)
+        same(kernel, trimmed)
+        same(kernel, primitives.split(trimmed, "k0", 2, "k1"))
+    kernel = kernels.out((2,), (i < k * 2).where(taps, 0.0).reduce("add", k), i)
+    trimmed = primitives.trim(kernel, ("i0",))
+    assert fact(trimmed, "start") == (("k0", ((("i0", -1),), -2, 2)),)
+    same(kernel, trimmed)
+
+
+def test_a_piece_that_goes_outside_of_its_loop_gives_that_the_limit():
+    for size in (9, 10, 11):
+        k = kernels.elementwise(size, 4)
+        after = primitives.order(primitives.split(k, "i0", 3, "p"), "store", ("p", "i0", "i1"))
+        assert all(len(r.src) == 1 for r in own_ranges(after.src[0]) if name_of(r) == "p")
+        same(k, after)
 
 
 def test_a_loop_starts_where_its_values_begin_to_count():

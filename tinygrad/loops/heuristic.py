@@ -75,7 +75,7 @@ def _vectors(plan: Plan) -> None:
         return
     results = transpose_windows(plan) or sum_in_parts(plan)
     merge_loops(plan)
-    plan.planes = frozenset(names(_planes(plan, plan.kernel.src[0])))
+    plan.planes |= {*names(_planes(plan, plan.kernel.src[0]))}
     merge_short_rows(plan)
     join_siblings(plan)
     keep_rows(plan)
@@ -218,6 +218,8 @@ def _fills_lines(store: UOp) -> bool:
     steps, run = affine(written.src[1])[0], written.dtype.itemsize
     for loop in reversed(own_ranges(store)):
         apart = abs(steps.get(loop, 0)) * written.dtype.itemsize
+        if run == written.dtype.itemsize < apart <= LINE:
+            return False  # what lies between is written elsewhere
         if apart > LINE and apart % LINE and apart != run:
             return False
         run = run * size_of(loop) if apart == run else 0
@@ -233,7 +235,12 @@ def take_apart(plan: Plan) -> None:
     side. If one operand uses the quotient and the other the remainder, each gets its own loop."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
-        inner = plan.split(name_of(loop), divisor, name_of(loop) + "g")
+        inner, rest = (
+            plan.split(name_of(loop), divisor, name_of(loop) + "g"),
+            plan.names_in("store"),
+        )
+        if not is_plain_loop(plan.loops[inner]):  # the outer loop has a limit instead
+            plan.innermost("store", [n for n in rest if n != inner])
         for pair in _pairs(plan):
             _move_apart(plan, name_of(loop), inner, pair)
 
@@ -246,11 +253,13 @@ def _move_apart(plan: Plan, outer: str, inner: str, pair: tuple[UOp, UOp]) -> No
         return  # a sum's loop: its parts are next to each other
     if inner in names(pair[0].ranges & pair[1].ranges):
         plan.do("order", "store", (inner, *rest))
+        plan.planes |= {inner}
     for one, other in (pair, pair[::-1]):
         first, second = ({name_of(r) for r in operand.ranges} for operand in (one, other))
         if outer in first - second and inner in second - first:
             at = min(i for i, n in enumerate(rest) if n == outer or n in second - first)
             plan.do("order", "store", (*rest[:at], inner, *rest[at:]))
+            plan.planes |= {inner}
 
 
 def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
@@ -278,9 +287,24 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
         for index, divisor in seen
         for loop in affine(index)[0]  # and a number
         if affine(index)[0] == {loop: 1} and loop in loops and is_plain_loop(loop)
-        if divisor < size_of(loop) and size_of(loop) % divisor == 0
+        if divisor < size_of(loop)
+        and (size_of(loop) % divisor == 0 or _is_shared(plan, loop, divisor))
     ]
     return min(cuts, key=lambda cut: (cut[1], name_of(cut[0])), default=None)
+
+
+def _is_shared(plan: Plan, loop: UOp, divisor: int) -> bool:
+    """Whether both operands of each product have the loop, beside loops of the stores that the
+    other lacks: such phases are around the product, and may end at different turns. Their rows are
+    vectors by themselves."""
+    own = plan.nest("store").loops
+    shared = [
+        loop in a.ranges & b.ranges
+        and {*own} & (a.ranges - b.ranges)
+        and {*own} & (b.ranges - a.ranges)
+        for a, b in _pairs(plan)
+    ]
+    return loop in own and all(shared) and 2 * size_of(own[-1]) >= plan.lanes * divisor
 
 
 # ---- loops that every access sees as one ---------------------------------------------------------
