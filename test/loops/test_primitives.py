@@ -7,7 +7,7 @@ from loops import kernels
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops import primitives
-from tinygrad.loops.layout import elements, fact, is_index, name_of, option, own_ranges, strides
+from tinygrad.loops.layout import elements, fact, is_index, option, strides
 from tinygrad.loops.operands import path_to, stages_of
 from tinygrad.loops.trims import ends_of
 from tinygrad.simplify.affine import affine, build
@@ -234,14 +234,6 @@ def test_a_loop_that_takes_several_steps_a_turn_ends_in_turns():
     trimmed = primitives.trim(kernel, ("i0",))
     assert fact(trimmed, "start") == (("k0", ((("i0", -1),), -2, 2)),)
     same(kernel, trimmed)
-
-
-def test_a_piece_that_goes_outside_of_its_loop_gives_that_the_limit():
-    for size in (9, 10, 11):
-        k = kernels.elementwise(size, 4)
-        after = primitives.order(primitives.split(k, "i0", 3, "p"), "store", ("p", "i0", "i1"))
-        assert all(len(r.src) == 1 for r in own_ranges(after.src[0]) if name_of(r) == "p")
-        same(k, after)
 
 
 def test_a_loop_starts_where_its_values_begin_to_count():

@@ -160,10 +160,11 @@ def test_the_input_gradient_of_a_convolution_is_one_sum() -> None:
     # of rows shorter than a vector each stored product is asked for once
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 8 * 9 * 11 * 11]
     # phases visit no taps that don't exist, so what storing costs counts, unless sums are long
-    for size in (32, 33):
-        image = data(2, 8, size, size)
-        assert temporaries(of_input(image, filters, stride=2)) == []
-        assert temporaries(of_input(image, data(128, 8, 3, 3), stride=2)) != []
+    image = data(2, 8, 32, 32)
+    assert temporaries(of_input(image, filters, stride=2)) == []
+    assert temporaries(of_input(image, data(128, 8, 3, 3), stride=2)) != []
+    # phases of different length are no loops around a product
+    assert temporaries(of_input(data(2, 8, 33, 33), filters, stride=2)) != []
 
 
 def test_a_product_that_is_spread_over_pixels_has_a_kernel_of_its_own() -> None:

@@ -235,12 +235,7 @@ def take_apart(plan: Plan) -> None:
     side. If one operand uses the quotient and the other the remainder, each gets its own loop."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
-        inner, rest = (
-            plan.split(name_of(loop), divisor, name_of(loop) + "g"),
-            plan.names_in("store"),
-        )
-        if not is_plain_loop(plan.loops[inner]):  # the outer loop has a limit instead
-            plan.innermost("store", [n for n in rest if n != inner])
+        inner = plan.split(name_of(loop), divisor, name_of(loop) + "g")
         for pair in _pairs(plan):
             _move_apart(plan, name_of(loop), inner, pair)
 
@@ -287,24 +282,9 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
         for index, divisor in seen
         for loop in affine(index)[0]  # and a number
         if affine(index)[0] == {loop: 1} and loop in loops and is_plain_loop(loop)
-        if divisor < size_of(loop)
-        and (size_of(loop) % divisor == 0 or _is_shared(plan, loop, divisor))
+        if divisor < size_of(loop) and size_of(loop) % divisor == 0
     ]
     return min(cuts, key=lambda cut: (cut[1], name_of(cut[0])), default=None)
-
-
-def _is_shared(plan: Plan, loop: UOp, divisor: int) -> bool:
-    """Whether both operands of each product have the loop, beside loops of the stores that the
-    other lacks: such phases are around the product, and may end at different turns. Their rows are
-    vectors by themselves."""
-    own = plan.nest("store").loops
-    shared = [
-        loop in a.ranges & b.ranges
-        and {*own} & (a.ranges - b.ranges)
-        and {*own} & (b.ranges - a.ranges)
-        for a, b in _pairs(plan)
-    ]
-    return loop in own and all(shared) and 2 * size_of(own[-1]) >= plan.lanes * divisor
 
 
 # ---- loops that every access sees as one ---------------------------------------------------------

@@ -45,7 +45,7 @@ from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted
 from tinygrad.loops.windows import window
-from tinygrad.simplify.affine import add, affine, build, divide, modulo, scale
+from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -230,8 +230,7 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
     `stores_of`), of a stage's fill (its name), or of the reduction that has them ("reduce").
 
     Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones. A
-    stage's layout stays the same. If a LOOP of stores goes outside of the one that its limit counts
-    from, that one has a limit instead.
+    stage's layout stays the same.
 
         for i: for j: body       becomes        for j: for i: body
 
@@ -239,12 +238,8 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
     store: i:4, j:8
     >>> draw(order(scaled(4, 8), "store", ("j", "i")))
     store: j:8, i:4
-    >>> draw(order(split(scaled(5, 8), "i", 2, "p"), "store", ("p", "i", "j")))
-    store: p:2, i:3<(((p*-1) + 6)//2), j:8
     """
     names = tuple(names)
-    if owner in stores_of(kernel):
-        kernel = _limits_turned(kernel, names)
     if moved := stores_of(kernel).get(owner):
         own = own_ranges(moved[0])
         have = tuple(map(name_of, own))
@@ -264,26 +259,6 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
     if not set(names) <= set(have):
         raise ArgumentError(f"order of stage {owner!r}: {names} are not all among {have}")
     return replaced(kernel, {stage: _with_option(stage, "loops", names)})
-
-
-def _limits_turned(kernel: UOp, names: Sequence[str]) -> UOp:
-    """The kernel where the LOOPs in this order have no limits that count from loops inside them:
-    `piece < end - f*outer` is `outer < (end - piece) / f`, rounded up."""
-    loops = {name_of(r): r for store in kernel.src for r in own_ranges(store)}
-    for at, name in enumerate(names):
-        piece, inside = loops.get(name), [loops[n] for n in names[at + 1 :] if n in loops]
-        if piece is None or role_of(piece) != "LOOP" or len(piece.src) != 2:
-            continue
-        terms, end = affine(piece.src[1])
-        outer = next((r for r in inside if is_plain_loop(r) and terms.get(r, 0) < 0), None)
-        if outer is None or len(terms) > 1:
-            continue
-        free, factor = UOp.range(size_of(piece), name), -terms[outer]
-        limit = divide(add(number(end + factor - 1), free, -1), factor)
-        bound = UOp.range(size_of(outer), name_of(outer), "LOOP", (limit,))
-        changes = {piece: Replacement(free, (free,)), outer: Replacement(bound, (bound,))}
-        return _limits_turned(rebuild(kernel, changes), names)
-    return kernel
 
 
 def _ordered_reduction(kernel: UOp, names: tuple[str, ...]) -> UOp:

@@ -229,11 +229,13 @@ def fold_axis(
 def part_of_taps(windows: Iterable[tuple[int, ...]], shape: Sequence[Any], phases: bool) -> float:
     """The part of the turns of a FOLD's loops that visit a tap: with a stride, the last turn of
     some phases visits none, which recipes leave out. 0 if turns also visit taps that read another
-    element, and with a stride if there shall be no `phases` or their rows are short: those of
-    different length can't be one loop."""
+    element, and with a stride if there shall be no `phases`, or they are short rows or differ in
+    length, so that they are no loops of their own."""
     part, row = 1.0, shape[-1]
     for axis, taps, stride, dilation, *_ in windows:
-        if stride > 1 and not (phases and dilation == 1 and taps % stride):
+        if stride > 1 and not (
+            phases and dilation == 1 and taps % stride and shape[axis] % stride == 0
+        ):
             return 0
         part *= taps / (stride * ceildiv(taps, stride))
         row = ceildiv(row, stride) if axis == len(shape) - 1 else row

@@ -25,7 +25,7 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     seen: dict[UOp, set[int]] = {}
     for index, divisor in divisions(plan.nodes):
         terms, _ = affine(index)
-        for loop in _candidates(nest):
+        for loop in filter(is_plain_loop, nest.loops):
             if abs(terms.get(loop, 0)) == 1:
                 seen.setdefault(loop, set()).add(divisor)
     found: dict[UOp, int] = {}
@@ -41,19 +41,13 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     return found
 
 
-def _candidates(nest: Nest) -> list[UOp]:
-    """The plain loops by whose turn no other loop ends: copies share the loops inside them."""
-    ends = {r for loop in nest.loops for limit in loop.src[1:] for r in limit.ranges}
-    return [loop for loop in nest.loops if is_plain_loop(loop) and loop not in ends]
-
-
 def _around_their_pixels(nest: Nest) -> list[UOp]:
     """Plain loops whose turns are adjacent in the output, inside the turns of a later loop."""
-    (write, *_), candidates, found = nest.writes, _candidates(nest), list[UOp]()
+    (write, *_), found = nest.writes, list[UOp]()
     for place, loop in enumerate(nest.loops):
         apart = step(write, loop) or 0
         inside = any(step(write, inner) == size_of(loop) * apart for inner in nest.loops[place:])
-        if loop in candidates and apart and inside:
+        if is_plain_loop(loop) and apart and inside:
             found.append(loop)
     return found
 

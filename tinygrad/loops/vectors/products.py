@@ -189,7 +189,7 @@ def _order_tile(plan: Plan, tiling: Tiling, products: list[Product]) -> list[str
 
 def _phases_inside(plan: Plan, nest: str, outer: list[str]) -> list[str]:
     """The loops with phases next to those whose turns they lie between, so that they fill lines
-    while these are near; but outside of loops that end by them."""
+    while these are near."""
     writes = plan.nest(nest).writes
     if not writes:
         return outer
@@ -198,9 +198,7 @@ def _phases_inside(plan: Plan, nest: str, outer: list[str]) -> list[str]:
     phases = sorted(plan.planes.intersection(outer), key=lambda n: -steps[n])
     placed = [n for n in outer if n not in phases]
     for phase in phases:
-        ends = [plan.loops[phase] in plan.loops[n].ranges for n in placed]
-        inside = [steps[n] <= steps[phase] or e for n, e in zip(placed, ends, strict=True)]
-        placed.insert([*inside, True].index(True), phase)
+        placed.insert(sum(steps[n] > steps[phase] for n in placed), phase)
     return placed
 
 
