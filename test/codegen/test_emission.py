@@ -229,6 +229,23 @@ def test_loads_of_a_strided_vector(step, loads, shuffles):
     assert (ops.count(Ops.LOAD), ops.count(Ops.SHUFFLE)) == (loads, shuffles)
 
 
+@pytest.mark.parametrize("step, stores", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 16)])
+@pytest.mark.parametrize("lanes", [16, 13])
+def test_stores_a_few_elements_apart(step, stores, lanes):
+    """out[step*i] = x[i], and nothing in between: vectors with masks, where these cost nothing."""
+    i = UOp.range(16, "i", "VECTOR", (K.index(lanes),) if lanes < 16 else ())
+    place = K.param(0, (16 * step,)).index(simplify_index(i * step))
+    kernel = UOp.sink(place.store(K.param(1, (16,)).index(i), i))
+    x = K.normal(16)
+    expected = np.full(16 * step, np.nan, np.float32)  # as the memory was
+    expected[: lanes * step : step] = x[:lanes]
+    check(kernel, [x], expected, 0, [(True, "python"), (True, "llvm")])
+    wide = dataclasses.replace(K.host_target(), native=K.host_target().native | {"masked_store"})
+    (phase,) = lower(kernel, wide).phases
+    found = [n for n in phase.program if n.op is Ops.STORE]
+    assert len(found) == (stores if step < 5 else lanes)
+
+
 @pytest.mark.parametrize("low", [0, 1])
 @pytest.mark.parametrize("gate", [False, True])
 def test_lanes_at_known_distances(gate, low):

@@ -505,6 +505,22 @@ def test_odd_sizes_have_phases():
     ]
 
 
+@pytest.mark.parametrize("size", [64, 96])
+@pytest.mark.parametrize("taps, pad", [(3, 1), (5, 2), (7, 3)])
+def test_phases_of_a_gradient_end_with_their_taps(size, taps, pad):
+    """Products that were stored and added up were 0.6 to 0.8 of PyTorch's speed. Phases visit no
+    taps that don't exist, and are inside of the rows whose lines they fill."""
+    image, filters = Tensor.empty(2, 32, size, size), Tensor.empty(32, 32, taps, taps)
+    out = image.conv2d(filters, stride=2, padding=pad)
+    made = out.gradient(image, gradient=Tensor.empty(*out.shape))[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    kernel, recipe = schedule(step.ast, kernels.WIDE)
+    assert {*dict(fact(kernel, "trim"))} == {"k0", "k1"}
+    assert not any(s[0] == "stream" for s in recipe)  # a line is written twice
+    last = [s[2] for s in recipe if s[:2] == ("order", "store")][-1]
+    assert last.index("i0") < last.index("i2g") < last.index("i3g")
+
+
 def test_running_sums_of_a_row_as_long_as_a_vector_have_two_turns():
     """A loop in order of one turn carries nothing on, and scalars took five times as long."""
     rows = Tensor.empty(64, 16).cumsum(1)

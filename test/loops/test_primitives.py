@@ -220,6 +220,22 @@ def test_trim_and_how_splits_change_it():
     same(k, after)
 
 
+def test_a_loop_that_takes_several_steps_a_turn_ends_in_turns():
+    """Phases of a stride: taps 2*k0 + i0 below 5, and above -5 where they are subtracted."""
+    i, k = kernels.named(i0=2, k0=4)
+    taps = kernels.at(1, (8,), k * 2 + i)
+    for guard, bound in ((k * 2 + i < 5, ("trim", ((("i0", -1),), 5, 2))),):
+        kernel = kernels.out((2,), guard.where(taps, 0.0).reduce("add", k), i)
+        trimmed = primitives.trim(kernel, ("i0",))
+        assert fact(trimmed, bound[0]) == (("k0", bound[1]),)
+        same(kernel, trimmed)
+        same(kernel, primitives.split(trimmed, "k0", 2, "k1"))
+    kernel = kernels.out((2,), (i < k * 2).where(taps, 0.0).reduce("add", k), i)
+    trimmed = primitives.trim(kernel, ("i0",))
+    assert fact(trimmed, "start") == (("k0", ((("i0", -1),), -2, 2)),)
+    same(kernel, trimmed)
+
+
 def test_a_loop_starts_where_its_values_begin_to_count():
     i, k = kernels.named(i0=20, k0=20)
     value = (i < k + 1).where(kernels.at(1, (20,), k), 0.0).reduce("add", k)

@@ -157,8 +157,14 @@ def test_the_input_gradient_of_a_convolution_is_one_sum() -> None:
     image, filters = data(2, 8, 24, 24), data(16, 8, 3, 3)
     check(1, of_input(image, filters, padding=1))
     assert temporaries(of_input(image, filters, padding=1)) == []
-    # each stored product is asked for once; in the loops of the sum it would be for 16 / 9
+    # of rows shorter than a vector each stored product is asked for once
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 8 * 9 * 11 * 11]
+    # phases visit no taps that don't exist, so what storing costs counts, unless sums are long
+    image = data(2, 8, 32, 32)
+    assert temporaries(of_input(image, filters, stride=2)) == []
+    assert temporaries(of_input(image, data(128, 8, 3, 3), stride=2)) != []
+    # phases of different length are no loops around a product
+    assert temporaries(of_input(data(2, 8, 33, 33), filters, stride=2)) != []
 
 
 def test_a_product_that_is_spread_over_pixels_has_a_kernel_of_its_own() -> None:

@@ -419,9 +419,29 @@ class Access:
         value = program.widen(value, size)
         if _step(address.terms, loop) == 1:
             self._put(address.start(loop), value, mask, nontemporal)
-            return
-        for lane, own in self._lanes_on(mask, size):
-            self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
+        elif self._is_sieved(_step(address.terms, loop), size):
+            self._sieved(address.start(loop), value, mask, _step(address.terms, loop) or 1)
+        else:
+            for lane, own in self._lanes_on(mask, size):
+                self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
+
+    def _is_sieved(self, step: int | None, count: int) -> bool:
+        """Whether lanes that lie `step` apart are stored by vectors that leave out what lies
+        between them."""
+        if step is None or "masked_store" not in self.target.native:
+            return False
+        return 1 < step <= min(LONGEST_STEP, count // 2)
+
+    def _sieved(self, first: Address, value: UOp, mask: UOp | None, step: int) -> None:
+        """Stores lanes that lie `step` apart, by as many vectors with a mask."""
+        count, program = value.dtype.count, self.program
+        off = program.widen(UOp.const(dtypes.bool, False), count)
+        on = program.widen(UOp.const(dtypes.bool, True) if mask is None else mask, count)
+        for begin in range(0, count * step, count):
+            spots = [divmod(spot, step) for spot in range(begin, begin + count)]
+            lanes = program.picked(on, off, [count if rest else lane for lane, rest in spots])
+            spread = program.picked(value, value, [lane for lane, _ in spots])
+            self._put(first.moved(begin), spread, lanes)
 
     def fetch(self, stage: UOp, offset: UOp, read: UOp, copies: Copies, own: Loops) -> bool:
         """Begins to copy 16 bytes that are contiguous both in memory and in a stage. False, without

@@ -75,7 +75,7 @@ def _vectors(plan: Plan) -> None:
         return
     results = transpose_windows(plan) or sum_in_parts(plan)
     merge_loops(plan)
-    plan.planes = frozenset(names(_planes(plan, plan.kernel.src[0])))
+    plan.planes |= {*names(_planes(plan, plan.kernel.src[0]))}
     merge_short_rows(plan)
     join_siblings(plan)
     keep_rows(plan)
@@ -218,6 +218,8 @@ def _fills_lines(store: UOp) -> bool:
     steps, run = affine(written.src[1])[0], written.dtype.itemsize
     for loop in reversed(own_ranges(store)):
         apart = abs(steps.get(loop, 0)) * written.dtype.itemsize
+        if run == written.dtype.itemsize < apart <= LINE:
+            return False  # what lies between is written elsewhere
         if apart > LINE and apart % LINE and apart != run:
             return False
         run = run * size_of(loop) if apart == run else 0
@@ -246,11 +248,13 @@ def _move_apart(plan: Plan, outer: str, inner: str, pair: tuple[UOp, UOp]) -> No
         return  # a sum's loop: its parts are next to each other
     if inner in names(pair[0].ranges & pair[1].ranges):
         plan.do("order", "store", (inner, *rest))
+        plan.planes |= {inner}
     for one, other in (pair, pair[::-1]):
         first, second = ({name_of(r) for r in operand.ranges} for operand in (one, other))
         if outer in first - second and inner in second - first:
             at = min(i for i, n in enumerate(rest) if n == outer or n in second - first)
             plan.do("order", "store", (*rest[:at], inner, *rest[at:]))
+            plan.planes |= {inner}
 
 
 def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:

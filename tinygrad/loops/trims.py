@@ -83,9 +83,9 @@ def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> flo
 
 
 def _at(bound: Stop, outer: dict[str, int]) -> int:
-    """The value of a bound with f = 1; all bounds have that before a split."""
-    terms, constant, _ = bound
-    return sum(k * outer[name] for name, k in terms) + constant
+    """The turns that are below a bound."""
+    terms, constant, factor = bound
+    return -(-(sum(k * outer[name] for name, k in terms) + constant) // factor)
 
 
 def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
@@ -190,11 +190,12 @@ def _filled(stop: Stop, readers: Mapping[str, Stop]) -> Stop:
 
 
 def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | None:
-    """The stop that `loop + rest < 0` implies, or the start that `rest - loop < 0` implies, where
-    `rest` doesn't depend on the loop. None if the bound never leaves out a turn."""
+    """The stop that `f*loop + rest < 0` implies, or the start that `rest - f*loop < 0` implies,
+    where `rest` doesn't depend on the loop. None if the bound never leaves out a turn."""
     terms, constant = affine(guard)
     sign, furthest = (1, size_of(loop)) if end == "trim" else (-1, 0)
-    if terms.get(loop) != sign or any(loop in t.ranges for t in terms if t is not loop):
+    each = sign * terms.get(loop, 0)
+    if each < 1 or any(loop in t.ranges for t in terms if t is not loop):
         return None
     kept: dict[UOp, int] = {}
     free: dict[UOp, int] = {}
@@ -205,10 +206,10 @@ def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | Non
             kept[term] = -k
         else:
             free[term] = k
-    limit = -int(bounds(build(free, constant), {})[0]) - (end == "start")
-    if bounds(build(kept, limit), {})[0] >= furthest:
+    limit = -int(bounds(build(free, constant), {})[0]) - each * (end == "start")
+    if bounds(build(kept, limit), {})[0] > each * (furthest - 1):
         return None
-    return tuple(sorted((name_of(t), k) for t, k in kept.items())), limit, 1
+    return tuple(sorted((name_of(t), k) for t, k in kept.items())), limit, each
 
 
 def _guards(value: UOp, identity: Any) -> list[UOp]:

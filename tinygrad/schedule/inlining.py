@@ -42,7 +42,8 @@ class Inlining:
     demanded so far. The walk adds what it finds to `folded` and `laying_out`."""
 
     def __init__(self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp]) -> None:
-        self.folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
+        # what a FOLD adds up whose taps are all visited, and the part of the visits that have one
+        self.folded: dict[tuple[UOp, Demand], float] = {}
         self.laying_out: set[Demand] = set()  # of factors of products, and of what is below them
         self.company: dict[UOp, UOp] = {}  # values that another one's kernel had better store
         self.crossings: list[Crossing] = []  # of kernels that want the same rows
@@ -137,7 +138,10 @@ class Inlining:
         if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
             return True
         if (node, demand) in self.folded:
-            return self._rather_folded(node, contexts)
+            part = self.folded[node, demand]
+            is_rather = self._rather_folded(node, contexts, part)
+            if is_rather or part == 1:
+                return is_rather
         if any(is_redone(demand, context) for context in contexts):
             return False
         if any(r not in demand.kernel.ranges for r in free):
@@ -150,14 +154,16 @@ class Inlining:
             return True
         return turns_of(free) >= FEW_ROWS and not rereads_factors(node)
 
-    def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
+    def _rather_folded(self, node: UOp, contexts: Contexts, part: float) -> bool:
         """Whether the sums that a FOLD adds up had better be computed in its loops, although these
-        also visit elements that don't exist: a convolution's input gradient."""
+        also visit elements that don't exist: a convolution's input gradient. Phases of a stride
+        have tiles that are worse, as if each sum was computed twice."""
         if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not is_concrete(node.src[0]):
             return False
         made = node.size
-        redone = max(turns_of(context) for context in contexts) - made
-        return redone * (node.src[0].size // made) <= STORE_WORTH * made
+        redone = part * max(turns_of(context) for context in contexts) - made
+        worse = redone if part == 1 else redone + made
+        return worse * (node.src[0].size // made) <= STORE_WORTH * made
 
 
 def _costs_nothing(node: UOp) -> bool:

@@ -188,6 +188,9 @@ def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
     return tuple(found)
 
 
+LONG_ROW = 16  # elements that are vectors by themselves
+
+
 def fold_axis(
     at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
 ) -> tuple[UOp, UOp, list[UOp], list[UOp]]:
@@ -216,3 +219,19 @@ def fold_axis(
         conditions.append(simplify_index(moved % stride).eq(0))
     conditions += within(position, 0, positions[axis])
     return position, tap, conditions, [] if loop is ZERO else [loop]
+
+
+def part_of_taps(windows: Iterable[tuple[int, ...]], shape: Sequence[Any], phases: bool) -> float:
+    """The part of the turns of a FOLD's loops that visit a tap: with a stride, the last turn of
+    some phases visits none, which recipes leave out. 0 if turns also visit taps that read another
+    element, and with a stride if there shall be no `phases`, or they are short rows or differ in
+    length, so that they are no loops of their own."""
+    part, row = 1.0, shape[-1]
+    for axis, taps, stride, dilation, *_ in windows:
+        if stride > 1 and not (
+            phases and dilation == 1 and taps % stride and shape[axis] % stride == 0
+        ):
+            return 0
+        part *= taps / (stride * ceildiv(taps, stride))
+        row = ceildiv(row, stride) if axis == len(shape) - 1 else row
+    return part if part == 1 or row >= LONG_ROW else 0

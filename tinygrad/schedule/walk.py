@@ -44,6 +44,7 @@ from tinygrad.schedule.movement import (
     loops_of,
     merged_axes,
     offset_of,
+    part_of_taps,
     source_index,
 )
 from tinygrad.schedule.plan import Wishes
@@ -98,6 +99,7 @@ class Demands:
         self._names = map("t{:06}".format, itertools.count())  # their text has the same order
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._inlining = Inlining(self.order, wishes, self._pending)
+        self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
         self._stored = {*self._forced(sink), *stored}
@@ -300,7 +302,7 @@ class Demands:
         index, conditions = source_index(node, demand.where)
         inner = self._link(node, demand, index, conditions)
         if not conditions and (node, demand) in self._inlining.folded:
-            self._inlining.folded.add((node.src[0], inner))
+            self._inlining.folded[node.src[0], inner] = self._inlining.folded[node, demand]
         self._ask(node.src[0], inner, contexts)
 
     def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
@@ -326,8 +328,9 @@ class Demands:
             conditions += own
             loops += counter
         inner = self._link(node, demand, (*source, *taps), conditions, tuple(loops))
-        if all(stride == 1 for _, _, stride, *_ in node.arg[0]):
-            self._inlining.folded.add((node.src[0], inner))
+        part = part_of_taps(node.arg[0], node.room, phases=not self._has_groups)
+        if part:
+            self._inlining.folded[node.src[0], inner] = part
         self._ask_in_loops(inner, node, demand, contexts)
 
     def _ask_in_loops(self, inner: Demand, node: UOp, demand: Demand, contexts: Contexts) -> None:

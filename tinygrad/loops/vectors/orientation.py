@@ -114,6 +114,7 @@ def transpose_windows(plan: Plan) -> tuple[str, ...]:
     sums = plan.sums  # the inner one first
     layout = (*rest, *parts, *blocks, *images, *taps, along)
     name = plan.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
+    plan.planes |= {f"{name}.{n}" for n in plan.planes.intersection(rest)}
     if found.beside:
         order = (*blocks, *taps, *images, along)
         plan.innermost(name, [f"{name}.{n}" for n in order])

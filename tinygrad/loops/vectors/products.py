@@ -180,11 +180,27 @@ def _order_tile(plan: Plan, tiling: Tiling, products: list[Product]) -> list[str
     _other_reductions(plan, tiling, products)
     nest = tiling.nest.name
     outer = [n for n in plan.names_in(nest) if n not in tiling.inside]
+    outer = _phases_inside(plan, nest, outer)
     rows, columns = (*tiling.edges, tiling.m), (tiling.n,)
     around = (*rows, *columns) if tiling.rows_once else (*columns, *rows)
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
     plan.do("order", nest, (*outer, *around, *tiles, *within))
     return outer
+
+
+def _phases_inside(plan: Plan, nest: str, outer: list[str]) -> list[str]:
+    """The loops with phases next to those whose turns they lie between, so that they fill lines
+    while these are near."""
+    writes = plan.nest(nest).writes
+    if not writes:
+        return outer
+    terms, _ = affine(flat_offset(writes[0]))
+    steps = {n: terms.get(plan.loops[n], 0) for n in outer}
+    phases = sorted(plan.planes.intersection(outer), key=lambda n: -steps[n])
+    placed = [n for n in outer if n not in phases]
+    for phase in phases:
+        placed.insert(sum(steps[n] > steps[phase] for n in placed), phase)
+    return placed
 
 
 def _halves_are_less(plan: Plan, nest: Nest, products: list[Product]) -> bool:
