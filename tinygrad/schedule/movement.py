@@ -221,12 +221,13 @@ def fold_axis(
     return position, tap, conditions, [] if loop is ZERO else [loop]
 
 
-def part_of_taps(windows: Iterable[tuple[int, ...]], shape: Sequence[Any], phases: bool) -> float:
+def part_of_taps(windows: Sequence[tuple[int, ...]], shape: Sequence[Any], phases: bool) -> float:
     """The part of the turns of a FOLD's loops that visit a tap: with a stride, the last turn of
     some phases visits none, which recipes leave out. 0 if turns also visit taps that read another
     element, and with a stride if there shall be no `phases`, or they are short rows or differ in
-    length, so that they are no loops of their own."""
-    part, row = 1.0, shape[-1]
+    length, so that they are no loops of their own, or an image has one channel: its sums are no
+    products."""
+    part, row, channels = 1.0, shape[-1], shape[windows[0][0] - 1]
     for axis, taps, stride, dilation, *_ in windows:
         if stride > 1 and not (
             phases and dilation == 1 and taps % stride and shape[axis] % stride == 0
@@ -234,4 +235,4 @@ def part_of_taps(windows: Iterable[tuple[int, ...]], shape: Sequence[Any], phase
             return 0
         part *= taps / (stride * ceildiv(taps, stride))
         row = ceildiv(row, stride) if axis == len(shape) - 1 else row
-    return part if part == 1 or row >= LONG_ROW else 0
+    return part if part == 1 or (row >= LONG_ROW and channels != 1) else 0
