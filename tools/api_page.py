@@ -37,6 +37,7 @@ CLASSES = {  # whose methods the page has too; Tensor's are in groups
     "TinyJit": "tinygrad",
     "Generator": "tinygrad",
     "dtypes": "tinygrad",
+    "Stepper": "tinygrad.nn.optim.optimizer",
     "Optimizer": "tinygrad.nn.optim",
     "EMA": "tinygrad.nn.optim",
     "GradScaler": "tinygrad.nn.optim",
@@ -110,9 +111,12 @@ def of_module(path: str) -> Iterator[Entry]:
 
 
 def of_class(cls: type, name: str) -> Iterator[Entry]:
-    """The public methods and properties that a class defines itself."""
+    """The public methods and properties that a class defines itself; those that it leaves to others
+    are with these."""
     for each, value in sorted(vars(cls).items()):
         plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        if each in getattr(cls, "__abstractmethods__", ()):
+            continue
         if not each.startswith("_") and (isinstance(plain, property) or _callable(plain)):
             yield Entry(f"{name}.{each}", plain)
 

@@ -507,11 +507,11 @@ HELD = {
         return [slow.value + 1.0, 7.0]
     """,
     "the table of nodes, as one dies": """
-    from tinygrad.uop import node
+    from tinygrad.uop import interning
     inside = threading.Event()
 
     def hold():
-        with node._forgetting:
+        with interning._forgetting:
             inside.set()
             time.sleep(0.2)
 

@@ -59,6 +59,11 @@ class Recent(OrderedDict[T, U]):
         if len(self) > self.most:
             self.popitem(last=False)
 
+    def held(self) -> list[U]:
+        """The values, in any order, while other threads may change it: no key is asked for its
+        hash, which could let them in between."""
+        return list(dict.values(self))
+
 
 def dedup(x: Iterable[T]) -> list[T]:
     """`x` without repeats, in order.

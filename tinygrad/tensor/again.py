@@ -389,7 +389,7 @@ class _Asked:
             return None
         sources = [Place("input", number) for number in range(len(inputs))]
         execution = Execution(plan, sources, [("", value) for value in done.values])
-        room = MOST_KEPT - sum([each.replay.keeps for each in _known.values() if each is not None])
+        room = MOST_KEPT - sum([each.replay.keeps for each in _known.held() if each is not None])
         replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
         order = [kept[place] for place in replay.made]
         pasts = [self._past(self.promises[number]) for number in order]

@@ -218,7 +218,7 @@ def optimizers_of(stepper: Stepper) -> list[Optimizer]:
     """The optimizers in a group of them, or the one itself."""
     if not isinstance(stepper, Stepper):
         raise ArgumentError(f"{stepper!r} of type {type(stepper).__name__}; legal are optimizers")
-    return stepper.alone
+    return stepper._alone
 
 
 spell_functions(globals())

@@ -97,11 +97,11 @@ class Stepper(ABC):
         >>> w.item()
         1.0
         """
-        step_again(self.alone, self.schedule_step)
+        step_again(self._alone, self.schedule_step)
 
     @property
     @abstractmethod
-    def alone(self) -> list[Optimizer]:
+    def _alone(self) -> list[Optimizer]:
         """The optimizers that this consists of, each of which has options of its own."""
 
     @abstractmethod
@@ -316,7 +316,7 @@ class Optimizer(Stepper):
     # ---- a step ----------------------------------------------------------------------------------
 
     @property
-    def alone(self) -> list[Optimizer]:
+    def _alone(self) -> list[Optimizer]:
         """This one."""
         return [self]
 
@@ -536,9 +536,9 @@ class OptimizerGroup(Stepper):
         return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
 
     @property
-    def alone(self) -> list[Optimizer]:
+    def _alone(self) -> list[Optimizer]:
         """The optimizers in this group, and in groups among them."""
-        return [one for each in self.optimizers for one in each.alone]
+        return [one for each in self.optimizers for one in each._alone]
 
     @property
     def param_groups(self) -> list[Options]:
