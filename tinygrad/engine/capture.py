@@ -216,6 +216,7 @@ class Capture:
                         result = function(*args, **kwargs)
                     more = self.gradients.made(self.made.state)
                     self.made.result, found = completed(result, self.changes, self.start, more)
+                    # completing may have read gradients that were nobody else's until then
                     more = self.gradients.made(self.made.state)
                     realize(*[gradient.uop for gradient in more])
                     found += more
