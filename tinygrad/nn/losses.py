@@ -578,15 +578,15 @@ def _counts(name: str, given: Tensor, most: int) -> Tensor:
     return checked_range(given, most, f"ctc_loss: {name} of {{0}}; legal are 0 to ")
 
 
-def _told(given: Tensor, fits: Tensor, message: str) -> Tensor:
-    """With a CHECK, which says at the next read what doesn't fit."""
-    return given._from(given._node.check(fits._node, "value", message))
+def _told(given: Tensor, fits: Tensor, message: str, kind: str = "value") -> Tensor:
+    """With a CHECK of this kind, which says at the next read what doesn't fit."""
+    return given._from(given._node.check(fits._node, kind, message))
 
 
 def checked_range(given: Tensor, most: int, told: str) -> Tensor:
     """With a CHECK that all are from 0 to the most; `told` is said before that."""
     inside = (given >= 0) & (given <= most)
-    return given._from(given._node.check(inside._node, "index", f"{told}{most}"))
+    return _told(given, inside, f"{told}{most}", "index")
 
 
 def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
