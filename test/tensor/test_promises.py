@@ -1493,14 +1493,25 @@ def test_a_loop_that_ran_before_hardly_takes_the_long_way(ways, monkeypatch, run
     assert asked[0] - done <= 2  # the first, and where something changes
 
 
-def test_what_others_computed_decides_nothing(ways):
-    counts = [
-        Tensor.arange(n, dtype=kind).realize() for n in (3, 5, 8) for kind in ("int", "float")
-    ]
+@pytest.mark.parametrize(
+    "run", [plain, what_is_logged, actions_are_drawn], ids=lambda r: r.__name__
+)
+def test_what_others_computed_decides_nothing(ways, run):
+    """Counts, these as other integers, and numbers made of constants: those of means."""
+    counts = [Tensor.arange(n, dtype=kind) for n in (3, 5, 8) for kind in ("int", "float")]
+    longs = [Tensor.arange(n).reshape(1, n).expand(8, n).cast("long") for n in (3, 5)]
+    starts = [Tensor.zeros(*shape).realize() for shape in ((8,), (8, 3), (8, 5))]
+    means = [start.mean().gradient(start)[0] for start in starts]
+    nodes = [t._uop for t in (*counts, *longs, *means)]
+    Tensor.realize(*counts, *longs, *means)
     for known in (again._known, backward._known):
         known.clear()
-    assert ways(plain)[1] == STEPS - 1
-    assert counts[0].tolist() == [0, 1, 2]
+    template._remembered.cache_clear()
+    ways(run)
+    assert ways(run)[1] >= STEPS
+    assert counts[0].tolist() == longs[0][3].tolist() == [0, 1, 2]
+    assert all(node.known is not None for node in nodes)
+    np.testing.assert_allclose(means[1].numpy(), 1 / 24, 1e-6)
 
 
 def test_known_steps_keep_no_storage_alive(ways):

@@ -531,8 +531,11 @@ class Core(Holder):
 
     @property
     def _value(self) -> UOp:
-        """What holds the value, or will: an expression while gradients may have to follow it."""
+        """What holds the value, or will: an expression while gradients may have to follow it. What
+        others hold of the same counts or numbers is no part of an expression that is recorded."""
         node = below = self._uop
+        if recording.inside:
+            return node
         while below.op in GroupOp.Movement and below.known is None:
             below = below.src[0]
         if below.known is None and below.newer is None and below.op is not Ops.DETACH:

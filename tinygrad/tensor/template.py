@@ -105,7 +105,10 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             return method(*given, **named)
         if by_nodes:
             nodes = found.template.over(holes_of(_all(Look, looks), seen), user_line())
-            assert not SPEC or found.gives(method(*given, **named), nodes), method.__name__
+            if SPEC:
+                below = iter([each if isinstance(each, UOp) else each.node for each in seen])
+                again = [_value_of(look, below) for look in looks]
+                assert found.gives(_run(method, names, again), nodes), method.__name__
             made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
         else:
             promises = _promised(found, seen)
@@ -139,9 +142,9 @@ class Several(NamedTuple):
     looks: tuple[Hashable, ...]
     types: tuple[type, ...]  # equal numbers may be of several
 
-    def values(self, holes: list[UOp]) -> Any:
-        """The same of tensors that look so."""
-        values = [_value_of(look, holes) for look in self.looks]
+    def values(self, nodes: Iterator[UOp]) -> Any:
+        """The same of tensors that look so, and have these nodes."""
+        values = [_value_of(look, nodes) for look in self.looks]
         return slice(*values) if self.kind is slice else self.kind(values)
 
 
@@ -195,15 +198,13 @@ def _seen(tensor: Core, seen: list[Any]) -> Look | None:
     return look_at(type(tensor), tensor.requires_grad, node) if can_be_told else None
 
 
-def _value_of(look: Hashable, holes: list[UOp]) -> Any:
-    """An argument that looks so; of a tensor what stands for it."""
+def _value_of(look: Hashable, nodes: Iterator[UOp]) -> Any:
+    """An argument that looks so; a tensor is of the next of the nodes."""
     if isinstance(look, Several):
-        return look.values(holes)
+        return look.values(nodes)
     if not isinstance(look, Look):
         return look
-    nodes = stand_in(look)
-    holes += nodes
-    made: Core = look.kind.of(nodes[0], look.wants_gradient)
+    made: Core = look.kind.of(next(nodes), look.wants_gradient)
     made._taped = True  # no start: of a tensor that is one the node says so
     return made
 
@@ -342,8 +343,11 @@ def _remembered(
     method: Callable[..., Any], names: tuple[str, ...], modes: Hashable, *looks: Hashable
 ) -> Result | None:
     """What the method makes of arguments that look so; None where it isn't to be remembered."""
-    holes: list[UOp] = []
-    values = [_value_of(look, holes) for look in looks]
+    alike = list(_all(Look, looks))
+    chains = [stand_in(look) for look in alike]
+    holes = [node for chain in chains for node in chain]
+    above = iter([chain[0] for chain in chains])
+    values = [_value_of(look, above) for look in looks]
     before, computing.recorder = computing.recorder, _OnStandIns()
     try:
         result = _run(method, names, values)
@@ -357,8 +361,6 @@ def _remembered(
     given = set(map(id, tensors))
     if not made or any([not isinstance(t, Core) or t._element or id(t) in given for t in made]):
         return None
-    alike = list(_all(Look, looks))
-    chains = list(_chains(alike, holes))
     ends = [end_of_views(chain[0]) for chain in chains]
     of = {chain[-1]: number for number, chain in enumerate(chains)}
     nodes = _plain([each._value for each in made], holes)
@@ -412,15 +414,6 @@ class _OnStandIns:
 
     def after(self, run: Run) -> None:
         """It isn't."""
-
-
-def _chains(looks: Iterable[Look], holes: Sequence[UOp]) -> Iterator[Sequence[UOp]]:
-    """Of each tensor its part of the holes."""
-    begin = 0
-    for look in looks:
-        end = begin + len(look.views) + 1
-        yield holes[begin:end]
-        begin = end
 
 
 _LOOKS = 3  # another thread may come between two
