@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5810,
     "codegen": 5670,
     "backends/*": 3025,
-    "engine": 5650,
+    "engine": 5660,
     "tensor/*": 7395,
 }
-CORE_BUDGET = 35_735  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_745  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
