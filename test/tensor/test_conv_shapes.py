@@ -124,6 +124,7 @@ DEPTHWISE = {
     "more taps than pixels": ((2, 4, 7, 8), (4, 1, 9, 9), {"padding": 4, "stride": 2}),
     "more taps than registers": ((3, 4, 14, 10), (4, 1, 7, 7), {"padding": 3}),
     "stride 3, dilation 2": ((1, 4, 33, 30), (4, 1, 3, 5), {"dilation": 2, "stride": 3}),
+    "more border than rows in a block": ((1, 1, 512, 512), (1, 1, 11, 11), {}),
     "three axes": ((2, 4, 8, 7, 7), (4, 1, 7, 7, 7), {"padding": 3}),
     "three axes, stride 2": ((1, 4, 7, 10, 12), (4, 1, 3, 5, 5), {"padding": 2, "stride": 2}),
 }

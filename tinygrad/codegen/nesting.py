@@ -32,8 +32,8 @@ from tinygrad.loops.nest import (
     Leaf,
     Loop,
     LoopTree,
+    NestScope,
     Reduce,
-    Scope,
 )
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import LAUNCHED, SEQUENTIAL
@@ -88,9 +88,9 @@ class NestBuilder:
 
     def __init__(self, kernel: UOp) -> None:
         self.copies = 0
-        self.root = Scope()
+        self.root = NestScope()
         self.here, self.into = self.root, self.root.items
-        self.around: dict[Scope, Scope] = {}  # scope → the one around it
+        self.around: dict[NestScope, NestScope] = {}  # scope → the one around it
         self.open = OpenLoops(kernel)
         self.bound = self.open.bound
         self.coming: tuple[Work, ...] = ()  # it may share the loops of a stage's sums
@@ -131,13 +131,13 @@ class NestBuilder:
             found = self._needs[value, filled] = tuple(filter(_is_needed, below))
         return found
 
-    def _open_scopes(self) -> Iterable[Scope]:
-        scope: Scope | None = self.here
+    def _open_scopes(self) -> Iterable[NestScope]:
+        scope: NestScope | None = self.here
         while scope is not None:
             yield scope
             scope = self.around.get(scope)
 
-    def _home(self, node: UOp) -> Scope:
+    def _home(self, node: UOp) -> NestScope:
         """The innermost open scope that `node` depends on."""
         scopes = (self.bound[r] for r in _stands_in(node) if r in self.bound)
         return max(scopes, key=lambda scope: scope.depth, default=self.root)
@@ -165,7 +165,7 @@ class NestBuilder:
                     self._place(node, home)
                     home.done.add(node)
 
-    def _place(self, node: UOp, home: Scope) -> None:
+    def _place(self, node: UOp, home: NestScope) -> None:
         before, self.here = self.here, home
         if node.op is Ops.REDUCE:
             reduce = Reduce((node, *self._beside(node, home)))
@@ -181,7 +181,7 @@ class NestBuilder:
             home.items.append(fill)
         self.here = before
 
-    def _beside(self, node: UOp, home: Scope) -> list[UOp]:
+    def _beside(self, node: UOp, home: NestScope) -> list[UOp]:
         """The REDUCEs that run in the same loops, in the same turns of the loops around them, and
         don't depend on each other."""
         return [
@@ -294,18 +294,18 @@ class NestBuilder:
         self.copies += 1
         self._inside(Copy(work.loops[0], turn, turn, guarded=guarded), work)
 
-    def _inside(self, scope: Scope, work: Work) -> None:
+    def _inside(self, scope: NestScope, work: Work) -> None:
         """The remaining loops, inside `scope`, which binds the first."""
         self._fill(scope, work)
         self.into.append(scope)
 
-    def _fill(self, scope: Scope, work: Work) -> None:
+    def _fill(self, scope: NestScope, work: Work) -> None:
         """Builds the remaining loops inside `scope`; the caller places the scope."""
         with self._within(scope, work.loops[0]):
             self._open(work.inside)
 
     @contextlib.contextmanager
-    def _within(self, scope: Scope, loop: UOp) -> Iterator[None]:
+    def _within(self, scope: NestScope, loop: UOp) -> Iterator[None]:
         """A context in which items go into `scope`, which binds the loop."""
         here, into, outer = self.here, self.into, self.bound.get(loop)
         self.here, self.into, self.bound[loop] = scope, scope.items, scope
@@ -362,7 +362,7 @@ class NestBuilder:
             found.setdefault(node.src[0], []).append(node)
         return found
 
-    def _filled_in(self, stage: UOp) -> Scope:
+    def _filled_in(self, stage: UOp) -> NestScope:
         """The scope in which a stage that its readers fill stays filled: at most the task."""
         scopes = [self._home(stage)]
         scopes += [s for r, s in self.bound.items() if role_of(r) == "PARALLEL"]

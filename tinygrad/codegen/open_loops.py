@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.loops.layout import name_of, size_of
-from tinygrad.loops.nest import Scope
+from tinygrad.loops.nest import NestScope
 from tinygrad.loops.trims import Stop, ends_of
 from tinygrad.simplify.affine import add, divide
 from tinygrad.simplify.forms import number
@@ -29,7 +29,7 @@ class OpenLoops:
     """The open loops of a nest, each with the scope that binds it."""
 
     def __init__(self, kernel: UOp) -> None:
-        self.bound: dict[UOp, Scope] = {}
+        self.bound: dict[UOp, NestScope] = {}
         self.trims = ends_of(kernel, "trim")
         self.starts = ends_of(kernel, "start")
 

@@ -11,7 +11,7 @@ from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Program, Values
 from tinygrad.codegen.reduce import PLAIN, Combiner
 from tinygrad.loops.layout import role_of, size_of
-from tinygrad.loops.nest import Item, Scope
+from tinygrad.loops.nest import Item, NestScope
 from tinygrad.simplify.constants import identity
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -34,7 +34,7 @@ class Running:
 
     def carries_through(self, item: Item) -> bool:
         """Whether the item is this loop, or one of its turns."""
-        return isinstance(item, Scope) and item.loop is self.loop
+        return isinstance(item, NestScope) and item.loop is self.loop
 
     def start(self, copies: Sequence[Copies]) -> Values:
         """The accumulators before the first turn."""

@@ -48,7 +48,7 @@ class Given(NamedTuple):
     bound: Bound
 
 
-class Row(NamedTuple):
+class ArgumentForm(NamedTuple):
     """The form that a tensor argument must have: a RESHAPE of a BUFFER to `room`, or, if sizes are
     symbolic, a SHRINK of that."""
 
@@ -432,12 +432,12 @@ def _only_tensors(shape: Any) -> tuple[type, ...] | None:
     return tuple(part[1] for part in parts) if alone else None
 
 
-def _row(tensor: Holder, buffer: Buffer) -> Row:
+def _row(tensor: Holder, buffer: Buffer) -> ArgumentForm:
     """The form that an argument must have for the fast path."""
     node = tensor.uop
     wants, room = tensor.requires_grad is True, node.room
     sizes = tuple(map(without_values, node.src[1:])) if node.op is Ops.SHRINK else ()
-    return Row(room, node.arg, sizes, node.dtype, buffer.device, buffer.fixed, wants)
+    return ArgumentForm(room, node.arg, sizes, node.dtype, buffer.device, buffer.fixed, wants)
 
 
 def _take_variables(leaves: list[Any], bound: Bound) -> bool:
@@ -447,7 +447,7 @@ def _take_variables(leaves: list[Any], bound: Bound) -> bool:
     return all(bound.setdefault(bind.src[0], bind) is bind for bind in binds)
 
 
-def _same_sizes(node: UOp, row: Row, bound: Bound) -> bool:
+def _same_sizes(node: UOp, row: ArgumentForm, bound: Bound) -> bool:
     if node.arg != row.arg or len(node.src) != len(row.sizes) + 1:
         return False
     for size, form in zip(node.src[1:], row.sizes, strict=True):

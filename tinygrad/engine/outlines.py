@@ -29,7 +29,7 @@ _PASSED_ON = {Ops.COPY: 0, Ops.CONTIGUOUS: 0, Ops.ASSIGN: 1}  # the source that 
 _FEW = 8  # elements that are shown
 
 
-class Row(NamedTuple):
+class NodeOutline(NamedTuple):
     """A node: its sources' rows, the values that may differ in another call of the same Python
     code, and, for state, its identity."""
 
@@ -43,10 +43,10 @@ class Row(NamedTuple):
 class Outline(NamedTuple):
     """A graph's nodes, sources first, and the numbers of its roots."""
 
-    rows: list[Row]
+    rows: list[NodeOutline]
     roots: list[int]
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> NodeOutline:
         """One of the rows. For a copy it is that of what is copied, for a write that of what is
         written, since only one of two calls may need these."""
         row = self.rows[number]
@@ -54,7 +54,7 @@ class Outline(NamedTuple):
             row = self.rows[row.sources[_PASSED_ON[row.op]]]
         return row
 
-    def is_memory(self, row: Row) -> bool:
+    def is_memory(self, row: NodeOutline) -> bool:
         """Whether the row is the content of a buffer."""
         while row.op in GroupOp.Movement:
             row = self.row(row.sources[0])
@@ -75,12 +75,12 @@ class Outlines(list[Outline]):
         """Adds what has been computed."""
         self._computed.update([*run.results.values(), *run.written])
         at: dict[UOp, int] = {}
-        rows: list[Row] = []
+        rows: list[NodeOutline] = []
         for node in run.structure.nodes:
             leads = () if node.op in _LEAVES else tuple(at[met(s, at)] for s in node.src)
             at[node] = len(rows)
             given, state = self._given(node), self._state(node)
-            rows.append(Row(node.op, leads, given, state, node.origin))
+            rows.append(NodeOutline(node.op, leads, given, state, node.origin))
         self.append(Outline(rows, [at[met(root, at)] for root in run.structure.roots]))
 
     def _given(self, node: UOp) -> Any:

@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 Path = tuple[Place, ...]
-Row = tuple[Any, ...]  # getter, owners, keys, values
+Watched = tuple[Any, ...]  # getter, owners, keys, values
 
 
 class Places:
@@ -55,7 +55,7 @@ class Places:
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.watched: list[Row] = []
+        self.watched: list[Watched] = []
         self.cells = defaultdict[tuple[CodeType, str], list[Place]](list)
         self.settings: list[tuple[str, Place]] = []
         self.there: set[int] = set()  # the `id` of every object that was seen
@@ -140,7 +140,7 @@ def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _rows(places: Iterable[Place]) -> list[Row]:
+def _rows(places: Iterable[Place]) -> list[Watched]:
     """Groups places by their getter."""
     rows: dict[Any, list[Place]] = {}
     for place in places:
@@ -148,7 +148,7 @@ def _rows(places: Iterable[Place]) -> list[Row]:
     return [(get, *list(zip(*row, strict=True))[1:]) for get, row in rows.items()]
 
 
-def _same(rows: Iterable[Row]) -> bool:
+def _same(rows: Iterable[Watched]) -> bool:
     """Whether all these places hold the same objects. It runs for each replay, so it is a few loops
     in C."""
     try:

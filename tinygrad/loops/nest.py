@@ -29,7 +29,7 @@ class Item:
 
 
 @dataclass(eq=False)
-class Scope(Item):
+class NestScope(Item):
     """A scope that values can live in: the whole nest, a loop, a copy of one turn, or an arm of a
     branch."""
 
@@ -42,7 +42,7 @@ class Scope(Item):
 
 
 @dataclass(eq=False)
-class Loop(Scope):
+class Loop(NestScope):
     """A loop. It runs from `low`, or from `start` if that is later, to the least of `ends`
     (expressions) and high + 1, and takes at least one turn. `guarded`: this one turn may be one too
     many, and then must have no effect."""
@@ -53,7 +53,7 @@ class Loop(Scope):
 
 
 @dataclass(eq=False)
-class Copy(Scope):
+class Copy(NestScope):
     """One turn, whose number is known: low == high. `guarded`: it may lie beyond the last turn, and
     then must have no effect."""
 
@@ -61,7 +61,7 @@ class Copy(Scope):
 
 
 @dataclass(eq=False)
-class Given(Scope):
+class Given(NestScope):
     """All turns of a loop whose counter the launch provides (tasks, lanes)."""
 
 
@@ -102,7 +102,7 @@ class Leaf(Item):
 class LoopTree:
     """A phase's whole tree: the root scope and how many static copies it has."""
 
-    root: Scope
+    root: NestScope
     copies: int
 
 
@@ -128,7 +128,7 @@ def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
             yield from _lines([arm for arm in item.arms if arm.items], depth + 1)
         elif isinstance(item, Fill):
             yield from _lines([*item.start, *item.items], depth + 1)
-        elif isinstance(item, (Scope, Reduce)):
+        elif isinstance(item, (NestScope, Reduce)):
             yield from _lines(item.items, depth + 1)
 
 
@@ -143,7 +143,7 @@ def _title(item: Item) -> str:
         return f"reduce {kinds} over {axes(own_ranges(item.nodes[0]))}"
     if isinstance(item, Fill):
         return f"fill {item.stage.arg[0]} over {axes(own_ranges(item.stage))}"
-    assert isinstance(item, Scope)
+    assert isinstance(item, NestScope)
     name = name_of(_loop(item))
     if isinstance(item, Copy):
         return f"{name} = {item.low}"
@@ -155,7 +155,7 @@ def _title(item: Item) -> str:
     return f"for {name} in {item.low}..{item.high + 1}{word.get(role_of(_loop(item)), '')}"
 
 
-def _loop(scope: Scope) -> UOp:
+def _loop(scope: NestScope) -> UOp:
     assert scope.loop is not None
     return scope.loop
 

@@ -62,7 +62,7 @@ LONGEST_IN_REGISTERS = 1 << 20
 """Elements of the longest row whose scores a unit recomputes rather than stores."""
 
 
-class Product(NamedTuple):
+class ProductFacts(NamedTuple):
     """A REDUCE_AXIS over products: the terms of each sum, whether the result is BLOW_UP times
     larger than the factors, the factors' dtype if they have the same, and how often each factor is
     used."""
@@ -81,7 +81,7 @@ class Reader(NamedTuple):
     contexts: list[tuple[UOp, ...]]
 
 
-class Row(NamedTuple):
+class KeptRow(NamedTuple):
     """What a kernel keeps: the elements of a row, how often one would be computed if it weren't
     kept, and whether blocks of rows are possible, which requires a single loop along the row."""
 
@@ -90,7 +90,7 @@ class Row(NamedTuple):
     in_blocks: bool
 
 
-Products = dict[UOp, dict[UOp, Product]]
+Products = dict[UOp, dict[UOp, ProductFacts]]
 """For each node the products that it depends on elementwise and by movement."""
 
 
@@ -127,14 +127,14 @@ def is_contraction(node: UOp) -> bool:
     return prod(sizes) >= source.size * (source.size // node.size)
 
 
-def _fact_of(node: UOp) -> Product:
+def _fact_of(node: UOp) -> ProductFacts:
     source = _products_of(node)
     factors = [beneath(factor, READ_THROUGH) for factor in source.src]
     grows = node.size >= BLOW_UP * sum(factor.size for factor in factors)
     first, second = map(_rounded_to, source.src)
     dtype = first if first is second else None
     uses = source.size // max(factor.size for factor in factors)
-    return Product(source.size // node.size, grows, dtype, uses)
+    return ProductFacts(source.size // node.size, grows, dtype, uses)
 
 
 def _rounded_to(factor: UOp) -> DType:
@@ -152,7 +152,7 @@ def _products_of(node: UOp) -> UOp:
 
 def are_kept(
     shape: Shape,
-    facts: Collection[Product],
+    facts: Collection[ProductFacts],
     demands: Demanded,
     wishes: Wishes,
     made: Products,
@@ -181,7 +181,7 @@ def are_kept(
 
 
 def _fit_registers(
-    facts: Collection[Product], kernels: dict[Kernel, Reader], wishes: Wishes, made: Products
+    facts: Collection[ProductFacts], kernels: dict[Kernel, Reader], wishes: Wishes, made: Products
 ) -> bool:
     """Whether units can compute the value in registers, in each of these kernels."""
     several = len(kernels) > 1
@@ -193,7 +193,7 @@ def _fit_registers(
     )
 
 
-def _is_worth(row: Row, facts: Iterable[Product]) -> bool:
+def _is_worth(row: KeptRow, facts: Iterable[ProductFacts]) -> bool:
     """Whether reading the products' operands again for each block of rows costs less than moving
     the value to memory and back, and less than computing it as often as it is needed."""
     block = max(1, min(LARGEST_BLOCK, BLOCK // row.elements)) if row.in_blocks else 1
@@ -268,7 +268,7 @@ def _in_turn(at: UOp) -> bool:
     return at.vmin == 0 and counted > 1
 
 
-def _row_of(shape: Shape, reader: Reader, parted: bool) -> Row | None:
+def _row_of(shape: Shape, reader: Reader, parted: bool) -> KeptRow | None:
     """What a kernel would keep; None if the demands are not for rows.
 
     All indices agree on the rows, which correspond one to one to the kernel's outermost loops, and
@@ -291,4 +291,4 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> Row | None:
         return None
     own = frozenset().union(*map(loops_of, reader.indices))
     redone = max(turns_of(r for r in c if r not in own) for c in reader.contexts)
-    return Row(turns_of(along), redone, len(along) == 1)
+    return KeptRow(turns_of(along), redone, len(along) == 1)

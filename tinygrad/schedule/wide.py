@@ -28,7 +28,7 @@ from tinygrad.uop.op import MONOIDS, Ops
 ROUNDS = 3  # after a cut a kernel may still see too much of another array
 
 
-class Cut(NamedTuple):
+class AxisCut(NamedTuple):
     """This many `parts` of an axis of a node's source. In a SCATTER, all counted axes count as one:
     those of its target, or those of its `updates`."""
 
@@ -43,7 +43,7 @@ def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
     found = demands_within(sink, wishes)
     is_bound = wishes.window and wishes.buffers
     for _ in range(ROUNDS if is_bound or wishes.turns else 0):
-        cuts = dict[UOp, Cut]()
+        cuts = dict[UOp, AxisCut]()
         for kernel in found.kernels:
             own = _cuts_of_turns(found, kernel, wishes.turns) if wishes.turns else {}
             cuts |= own | _cuts(found, kernel, wishes) if is_bound else own
@@ -57,7 +57,7 @@ def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
 # ---- what is cut ---------------------------------------------------------------------------------
 
 
-def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
+def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, AxisCut]:
     """Cuts for a kernel of which even one group needs more windows than it can bind."""
     arrays = dict.fromkeys(map(storage_home, [*kernel.stores, *kernel.reads]))
 
@@ -73,7 +73,7 @@ def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
     # a group may reach the next window of each
     if sum(max(needed[array], min(whole[array], 2)) for array in arrays) <= wishes.buffers:
         return {}
-    cuts = dict[UOp, Cut]()
+    cuts = dict[UOp, AxisCut]()
     for array in arrays:
         most = max((end - begin for begin, end in touched[array]), default=0)
         parts = ceildiv(most * array.dtype.itemsize, wishes.window)
@@ -84,7 +84,7 @@ def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
     return cuts
 
 
-def _cuts_of_turns(demands: Demands, kernel: Kernel, most: int) -> dict[UOp, Cut]:
+def _cuts_of_turns(demands: Demands, kernel: Kernel, most: int) -> dict[UOp, AxisCut]:
     """Cuts for what a lane does in loops that run in order, including the reductions inside."""
     in_order = _in_order(kernel)
     count = turns_of(in_order)
@@ -98,7 +98,7 @@ def _cuts_of_turns(demands: Demands, kernel: Kernel, most: int) -> dict[UOp, Cut
         return {}
     node, axis = next(iter(in_order.values()))
     each = max(1, most // ceildiv(total, count))
-    return {node: Cut(axis, ceildiv(count, each), True)} if is_concrete(node) else {}
+    return {node: AxisCut(axis, ceildiv(count, each), True)} if is_concrete(node) else {}
 
 
 def _places(demands: Demands, kernel: Kernel, arrays: list[UOp]) -> dict[UOp, list[UOp]]:
@@ -136,22 +136,22 @@ def _stretch(array: UOp, place: UOp) -> Stretch:
 
 def _cut_along(
     demands: Demands, kernel: Kernel, array: UOp, places: list[UOp], parts: int, window: int
-) -> dict[UOp, Cut]:
+) -> dict[UOp, AxisCut]:
     """A cut of the node that goes through most of the array: of the reduction whose loop does, or
     of the gather or scatter that indexes it."""
     found = _loop_through(demands, kernel, places)
     if found is not None:
         node, axis = found
         if node.op is Ops.SCATTER and is_concrete(node.src[1]) and storage_home(node) is not array:
-            return {node: Cut(0, parts, True)}
+            return {node: AxisCut(0, parts, True)}
         if node.op in (Ops.REDUCE_AXIS, Ops.RUNNING) and is_concrete(node.src[0]):
-            return {node: Cut(axis, min(parts, node.src[0].shape[axis]))}
-    cuts = dict[UOp, Cut]()
+            return {node: AxisCut(axis, min(parts, node.src[0].shape[axis]))}
+    cuts = dict[UOp, AxisCut]()
     for node, _ in kernel.inlined:
         if node.op not in (Ops.INDEX, Ops.SCATTER) or not is_concrete(node.src[0]):
             continue
         if storage_home(memory_base(node.src[0])) is array:
-            cuts[node] = Cut(0, parts) if node.op is Ops.SCATTER else _cut_of_rows(node, window)
+            cuts[node] = AxisCut(0, parts) if node.op is Ops.SCATTER else _cut_of_rows(node, window)
     return cuts
 
 
@@ -166,7 +166,7 @@ def _loop_through(demands: Demands, kernel: Kernel, places: list[UOp]) -> tuple[
     return _in_order(kernel).get(loop) or counted.get(loop.arg[0])
 
 
-def _cut_of_rows(gather: UOp, window: int) -> Cut:
+def _cut_of_rows(gather: UOp, window: int) -> AxisCut:
     """Parts of the axis with the largest steps. A single part means that bounds of the indices show
     that no element needs more."""
     source = gather.src[0]
@@ -177,7 +177,7 @@ def _cut_of_rows(gather: UOp, window: int) -> Cut:
     steps = [far // max(1, size - 1) for far, size in zip(reach, shape, strict=False)]
     axis = steps.index(max(steps))
     parts = ceildiv((sum(reach) + 1) * source.dtype.itemsize, window)
-    return Cut(axis, min(parts, shape[axis]))
+    return AxisCut(axis, min(parts, shape[axis]))
 
 
 def _reach(place: UOp, loop: UOp) -> int:
@@ -189,7 +189,7 @@ def _reach(place: UOp, loop: UOp) -> int:
 # ---- how -----------------------------------------------------------------------------------------
 
 
-def _with_parts(sink: UOp, cuts: dict[UOp, Cut]) -> UOp:
+def _with_parts(sink: UOp, cuts: dict[UOp, AxisCut]) -> UOp:
     done = dict[UOp, UOp]()
     for node in sink.toposort():
         made = node.with_src(tuple(done[s] for s in node.src))
@@ -200,7 +200,7 @@ def _with_parts(sink: UOp, cuts: dict[UOp, Cut]) -> UOp:
     return done[sink]
 
 
-def _reduced_in_parts(node: UOp, cut: Cut) -> UOp:
+def _reduced_in_parts(node: UOp, cut: AxisCut) -> UOp:
     """Each part is combined with the stored result of those before it."""
     monoid, axes = node.arg
     source = _wide(node.src[0])
@@ -213,7 +213,7 @@ def _reduced_in_parts(node: UOp, cut: Cut) -> UOp:
     return made if made.dtype is node.dtype else made.cast(node.dtype)
 
 
-def _gathered_in_parts(node: UOp, cut: Cut) -> UOp:
+def _gathered_in_parts(node: UOp, cut: AxisCut) -> UOp:
     """All elements are read from each part in turn; those that are not in it keep their value."""
     source, *sources = node.src
     kept = _kept(sources)
@@ -233,7 +233,7 @@ def _gathered_in_parts(node: UOp, cut: Cut) -> UOp:
     return made
 
 
-def _running_in_parts(node: UOp, cut: Cut) -> UOp:
+def _running_in_parts(node: UOp, cut: AxisCut) -> UOp:
     """Each part starts from the last value of the one before."""
     monoid, axis = node.arg
     made: list[UOp] = []
@@ -247,11 +247,11 @@ def _running_in_parts(node: UOp, cut: Cut) -> UOp:
     return in_one(made, axis)
 
 
-def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
+def _scatter_in_parts(node: UOp, cut: AxisCut) -> UOp:
     return _updates_in_parts(node, cut) if cut.updates else _target_in_parts(node, cut)
 
 
-def _updates_in_parts(node: UOp, cut: Cut) -> UOp:
+def _updates_in_parts(node: UOp, cut: AxisCut) -> UOp:
     """Applies the updates in turn to the same memory."""
     target, updates, *indices = node.src
     lead = indices[0].ndim
@@ -264,7 +264,7 @@ def _updates_in_parts(node: UOp, cut: Cut) -> UOp:
     return made
 
 
-def _target_in_parts(node: UOp, cut: Cut) -> UOp:
+def _target_in_parts(node: UOp, cut: AxisCut) -> UOp:
     """Applies all updates to each part of the target, which has an additional row for those that
     belong to other parts."""
     target, updates, *indices = node.src
@@ -289,7 +289,7 @@ def _target_in_parts(node: UOp, cut: Cut) -> UOp:
     return in_one(parts, 0).reshape(node.shape)
 
 
-PARTS: dict[Ops, Callable[[UOp, Cut], UOp]] = {
+PARTS: dict[Ops, Callable[[UOp, AxisCut], UOp]] = {
     Ops.REDUCE_AXIS: _reduced_in_parts,
     Ops.INDEX: _gathered_in_parts,
     Ops.RUNNING: _running_in_parts,

@@ -97,9 +97,10 @@ def _sum_taps(plan: Plan, found: Stencil, lanes: int) -> bool:
         return False
     if block < size_of(plan.loops[first]):
         plan.split(first, block, first + "b")
-        again = _found(plan)
-        assert again, "blocks of an image are windows, too"
-        found = again
+        in_blocks = _found(plan)
+        if in_blocks is None:  # of so few rows that most of a block would be border
+            return False
+        found = in_blocks
     (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
     rows, taps = size_of(plan.loops[down]), size_of(plan.loops[tap_down])
     phases = turns(plan.loops[n] for n in found.phases)
@@ -136,10 +137,6 @@ def _sum_pixels(plan: Plan, found: Stencil, lanes: int) -> bool:
     images = [n for n in names(own_ranges(plan.sums[0])) if n not in found.positions]
     is_whole = turns(plan.loops[tap] for tap in found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
-    elements = prod(_counted(plan, p, size_of(plan.loops[p[0]])) for p in found.pairs)
-    elements *= 1 if is_whole else turns(plan.loops[n] for n in images)
-    if elements * found.window.dtype.itemsize > plan.target.cache_l2 // 2:
-        return False
     outer = [n for n in plan.names_in("store") if n not in found.taps]
     _keep(plan, found, kept, lanes)
     plan.do("order", "reduce", (*images, *found.positions))

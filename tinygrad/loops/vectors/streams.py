@@ -50,9 +50,6 @@ ROWS_IN_RUNS = 8
 """Rows that a core reads in parallel if several are interleaved in one run: enough sums to hide the
 latency of an instruction."""
 
-RUN_BYTES = 1 << 20
-"""The bytes of a run for one task, if that leaves enough tasks."""
-
 WINDOW = 320
 """Operations that a core can execute out of order: the turns of a longer body overlap by
 themselves, and copies of it would only be more text. If nothing is read, half of this is enough."""
@@ -372,10 +369,7 @@ def _in_runs(rows: list[UOp], last: UOp) -> bool:
 def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
     """The least number of rows of each run in a task. If it reads several matrices in turn
     (`_one_by_one`), enough for each of them to be a run."""
-    if len(sums) < 2:
-        return 1
-    within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(sums, last))
-    return max(1, min(RUN_BYTES // within, size_of(last) // (runs * TASKS)))
+    return 1 if len(sums) < 2 else max(1, size_of(last) // (runs * TASKS))
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
