@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5810,
     "codegen": 5670,
     "backends/*": 3025,
-    "engine": 5660,
+    "engine": 5740,
     "tensor/*": 7400,
 }
-CORE_BUDGET = 35_830  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_895  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

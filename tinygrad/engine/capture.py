@@ -293,7 +293,8 @@ class Capture:
         self._note_sizes(run.structure.nodes)
         sources = [self._source(buffer) for buffer in run.params]
         made.written.update(b for b in run.written if b in made.state)
-        made.executions.append(Execution(run.plan, sources, run.variables))
+        sink = run.structure.open_sink(run.numbers[len(run.structure.binds) :])
+        made.executions.append(Execution(run.plan, sources, run.variables, sink))
         for number, buffer in run.results.items():
             self.places[buffer] = Source("made", len(made.executions) - 1, number)
 
