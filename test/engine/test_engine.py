@@ -384,6 +384,15 @@ def test_cache_stays_under_its_limit(tmp_path):
     assert cache.get("kernel", f"{19:08x}") is None
 
 
+def test_sweeps_are_as_many_as_the_bytes_ask_for(tmp_path, monkeypatch):
+    cache, swept = DiskCache(tmp_path), []
+    monkeypatch.setattr(cache, "sweep", swept.append)
+    with Context(CACHE_LIMIT_MB=1):
+        for i in range(1000):  # a megabyte in all, as if by many processes
+            cache.put("kernel", f"{i:08x}", i.to_bytes(1000))
+    assert 16 <= len(swept) <= 64
+
+
 # ---- threads and processes -----------------------------------------------------------------------
 
 

@@ -1129,3 +1129,32 @@ def test_a_copy_that_waits_keeps_the_state_from_before_a_captured_write(name):
 def test_the_function_may_be_given_by_name():
     step = TinyJit(fxn=lambda x: (x + 1).realize())
     assert [step(Tensor([n]).realize()).tolist() for n in range(3)] == [[1], [2], [3]]
+
+
+def trained(momentum, jit):
+    """The losses of five steps, and the bytes that are held after them."""
+    gc.collect()
+    before = GlobalCounters.mem_used
+    weight = (Tensor.arange(256 * 512).reshape(256, 512) / 1e5).realize()
+    x = (Tensor.arange(4 * 256).reshape(4, 256) / 1e3).realize()
+    optimizer = nn.optim.SGD([weight.requires_grad_(True)], lr=1e-2, momentum=momentum)
+
+    @TinyJit
+    def step(x):
+        optimizer.zero_grad()
+        loss = (x @ weight).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    with Tensor.train(), Context(JIT=jit):
+        losses = [step(x).item() for _ in range(5)]
+    gc.collect()
+    return losses, GlobalCounters.mem_used - before
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_gradients_that_nobody_reads_are_not_stored(momentum):
+    losses, kept = trained(momentum, jit=1)
+    assert kept < (1 + bool(momentum)) * 256 * 512 * 4 * 9 // 8  # the weights and their momentum
+    np.testing.assert_allclose(losses, trained(momentum, jit=0)[0], rtol=1e-5)

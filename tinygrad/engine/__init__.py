@@ -32,6 +32,7 @@ A step captured once and replayed:
     contents        lists, dicts, iterators and random numbers of Python that it comes across
     outlines        whether it computes with the same numbers as the call before
     turns           who captures computes alone
+    unread          its plans without results that nobody reads
     replay, layout  what was recorded as one thing to run; its temporaries in one arena
     call            the short way through a call that is like the one before
 

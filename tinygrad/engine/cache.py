@@ -8,13 +8,14 @@ import contextlib
 import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from tinygrad.base.settings import CACHE_FOLDER, CACHE_LIMIT_MB, CACHELEVEL
 from tinygrad.uop.node import UOp
 
 _CHECKSUM = 32
-_PUTS_BETWEEN_SWEEPS = 200
+_SWEEPS = 32  # while as much is written as the limit; one takes 5 µs a file
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
@@ -24,7 +25,6 @@ class DiskCache:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.memory: dict[tuple[str, str], bytes] = {}
-        self.puts = 0
 
     def get(self, kind: str, key: str) -> bytes | None:
         """The entry; None if there is none or its checksum fails."""
@@ -38,30 +38,31 @@ class DiskCache:
         return body if hashlib.sha256(body).digest() == raw[:_CHECKSUM] else None
 
     def put(self, kind: str, key: str, body: bytes) -> None:
-        """Stores the entry: on disk if possible, else in memory."""
+        """Stores the entry: on disk if possible, else in memory. Its checksum is the lot that
+        decides whether it starts a sweep, as a long entry does more often, so that all processes
+        together sweep seldom."""
         path = self._path(kind, key) if self.folder is not None else None
-        if path is None or not write_whole(path, hashlib.sha256(body).digest() + body):
+        checksum, limit = hashlib.sha256(body).digest(), CACHE_LIMIT_MB.value << 20
+        if path is None or not write_whole(path, checksum + body):
             self.memory[kind, key] = body
-            return
-        self.puts += 1
-        if self.puts % _PUTS_BETWEEN_SWEEPS == 1:
-            self.sweep(CACHE_LIMIT_MB.value << 20)
+        elif int.from_bytes(checksum[:4]) * limit < _SWEEPS * len(body) << 32:
+            self.sweep(limit)
 
     def sweep(self, limit: int) -> None:
         """Removes the least recently used entries until at most `limit` bytes are left."""
         if self.folder is None:
             return
         entries = []
-        for path in self.folder.glob("*/*/*"):
+        for entry in _files(str(self.folder), 2):
             with contextlib.suppress(OSError):
-                stat = path.stat()
-                entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, path))
+                stat = entry.stat()
+                entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, entry.path))
         total = sum(size for _, size, _ in entries)
-        for _, size, path in sorted(entries, key=lambda e: e[:2]):
+        for _, size, path in sorted(entries):
             if total <= limit:
                 break
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
             total -= size
 
     def clear(self) -> None:
@@ -87,6 +88,16 @@ class KindCache:
     def put(self, key: bytes, value: bytes) -> None:
         """Stores the entry."""
         self.cache.put(self.kind, key.hex(), value)
+
+
+def _files(folder: str, depth: int) -> Iterator[os.DirEntry[str]]:
+    """What lies in folders that are this deep in the folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if depth == 0:
+                yield entry
+            elif entry.is_dir():
+                yield from _files(entry.path, depth - 1)
 
 
 def write_whole(path: Path, raw: bytes) -> bool:

@@ -25,6 +25,7 @@ from tinygrad.engine.realize import before_overwriting, realize
 from tinygrad.engine.replay import Replay
 from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
 from tinygrad.engine.turns import keeping, turns
+from tinygrad.engine.unread import without_unread
 from tinygrad.uop.infer import misfit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -118,9 +119,10 @@ class Call:
         self._kinds = _only_tensors(self._args) if len(self._kwargs) == 1 else None
         self._is_plain = len(set(inputs)) == len(inputs)
         self._written = list(captured.written)
+        seen = {out.source for out in captured.outputs if isinstance(out, Output)}
+        captured.executions = without_unread(captured.executions, seen)
         self._values = [value for each in captured.executions for _, value in each.variables]
         self._names = [name for each in captured.executions for name, _ in each.variables]
-        seen = {out.source for out in captured.outputs if isinstance(out, Output)}
         self._replay = Replay(captured.executions, captured.state, seen)
         views = [x if isinstance(x, UOp) else (x.family, x.source) for x in captured.outputs]
         self._drafts = [

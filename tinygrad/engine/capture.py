@@ -16,12 +16,12 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
+from tinygrad.base.records import dataclass, field
 from tinygrad.engine.containers import bindings_below, flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -293,7 +293,8 @@ class Capture:
         self._note_sizes(run.structure.nodes)
         sources = [self._source(buffer) for buffer in run.params]
         made.written.update(b for b in run.written if b in made.state)
-        made.executions.append(Execution(run.plan, sources, run.variables))
+        sink = run.structure.open_sink(run.numbers[len(run.structure.binds) :])
+        made.executions.append(Execution(run.plan, sources, run.variables, sink))
         for number, buffer in run.results.items():
             self.places[buffer] = Source("made", len(made.executions) - 1, number)
 

@@ -34,36 +34,49 @@ def sources_of(plans: Sequence[Plan], params: Sequence[Sequence[Source]]) -> lis
     ]
 
 
-def in_one_arena(
-    plans: Sequence[RunnablePlan], sources: Sequence[Sequence[Source]], seen: Collection[Source]
-) -> list[RunnablePlan]:
-    """The plans of a step, in sequence, with places for all storages that live no longer than the
-    step. `seen` are those that outlive it."""
+def hidden(source: Source, kept: Storage, seen: Collection[Source]) -> bool:
+    """Whether it is a result that nobody can see after the step."""
+    is_result = kept.kind == "out" and source not in seen
+    return is_result and isinstance(kept.device, str) and not keeps(kept.device)
+
+
+def places_in_step(
+    plans: Sequence[RunnablePlan],
+    sources: Sequence[Sequence[Source]],
+    seen: Collection[Source],
+    without: Collection[Source] = (),
+) -> tuple[dict[Source, int], dict[str, int]]:
+    """The place of each storage that lives no longer than the step, except those that it is to do
+    `without`, and the sizes of the arenas."""
     made = [each.plan for each in plans]
-
-    def ends(source: Source, kept: Storage) -> bool:
-        """Whether it is made in the step and not needed after it."""
-        is_hidden = kept.kind == "out" and source not in seen and isinstance(kept.device, str)
-        return kept.kind == "temp" or (is_hidden and not keeps(kept.device))
-
-    storages_of = [
-        list(zip(own, plan.storages, strict=True)) for own, plan in zip(sources, made, strict=True)
-    ]
-    temporaries = {s: kept for pairs in storages_of for s, kept in pairs if ends(s, kept)}
+    temporaries = {
+        source: kept
+        for own, plan in zip(sources, made, strict=True)
+        for source, kept in zip(own, plan.storages, strict=True)
+        if (kept.kind == "temp" or hidden(source, kept, seen)) and source not in without
+    }
     uses = [
         [own[n] for n in (*step.storages, *step.own)]
         for own, plan in zip(sources, made, strict=True)
         for step in plan.steps
     ]
-    largest = shortest(plan.largest for plan in made)
-    offsets, arenas = shared_places(temporaries, uses, largest)
+    return shared_places(temporaries, uses, shortest(plan.largest for plan in made))
+
+
+def in_one_arena(
+    plans: Sequence[RunnablePlan], sources: Sequence[Sequence[Source]], seen: Collection[Source]
+) -> list[RunnablePlan]:
+    """The plans of a step, in sequence, with places for all storages that live no longer than the
+    step. `seen` are those that outlive it."""
+    offsets, arenas = places_in_step(plans, sources, seen)
+    largest = shortest(each.plan.largest for each in plans)
     settled = []
-    for each, pairs in zip(plans, storages_of, strict=True):
+    for each, own in zip(plans, sources, strict=True):
         storages = [
             dataclasses.replace(kept, kind="temp", place=offsets[source])
             if source in offsets
             else kept
-            for source, kept in pairs
+            for source, kept in zip(own, each.plan.storages, strict=True)
         ]
         changed = dataclasses.replace(
             each.plan, storages=tuple(storages), arenas=arenas, largest=largest

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tinygrad.base.records import dataclass
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.faults import Taken, leave, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena, sources_of
@@ -20,15 +20,17 @@ from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
 from tinygrad.engine.storage import NOTHING, Buffer
 from tinygrad.schedule.plan import Storage
+from tinygrad.uop.node import UOp
 
 
 @dataclass
 class Execution:
-    """One recorded run of a plan."""
+    """One recorded run of a plan, and the graph that it was made of."""
 
     plan: RunnablePlan
     params: list[Source]
     variables: list[tuple[str, int]]  # name and captured value of each
+    sink: UOp | None = None
 
 
 class Frame(NamedTuple):

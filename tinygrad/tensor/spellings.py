@@ -110,6 +110,13 @@ def spell_functions(module: dict[str, Any]) -> None:
             module[name] = spelled(thing, OTHERS, name)
 
 
+def original(method: Any) -> Any:
+    """The function that decorators wrap; `inspect.unwrap` takes long for 4,000 methods."""
+    while hasattr(method, "__wrapped__"):
+        method = method.__wrapped__
+    return method
+
+
 def follow(cls: type) -> None:
     """Other names of a method that a class has anew are names of the new one."""
     above = cls.__mro__[1]
@@ -117,9 +124,9 @@ def follow(cls: type) -> None:
     names: dict[Any, list[str]] = {}
     for name in dir(above) if anew else ():
         if isinstance(method := getattr(above, name, None), FunctionType):
-            names.setdefault(inspect.unwrap(method), []).append(name)
+            names.setdefault(original(method), []).append(name)
     for name in anew:
-        for other in names.get(inspect.unwrap(getattr(above, name)), ()):
+        for other in names.get(original(getattr(above, name)), ()):
             if other not in vars(cls):
                 setattr(cls, other, vars(cls)[name])
 
@@ -204,12 +211,12 @@ class Names:
     def __init__(
         self, method: Callable[..., Any], others: dict[str, tuple[str, ...]], called: str
     ) -> None:
-        code = inspect.unwrap(method).__code__
+        plain = original(method)
+        code, given = plain.__code__, plain.__annotations__
         count = code.co_argcount + code.co_kwonlyargcount
         starred = list(code.co_varnames[count:])
         self.method = called or method.__name__
         self.own = code.co_varnames[:count]
-        given = inspect.unwrap(method).__annotations__
         self.rest = starred.pop(0) if code.co_flags & inspect.CO_VARARGS else ""
         self.typed = any(given.get(name, "Any") != "Any" for name in (*self.own, self.rest))
         self.more = starred.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else ""

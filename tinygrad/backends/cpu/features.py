@@ -6,8 +6,7 @@ tables say what LLVM calls them. Only abilities that change generated code are h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tinygrad.base.records import dataclass
 from tinygrad.base.target import ORDINARY
 
 # name in /proc/cpuinfo → LLVM feature

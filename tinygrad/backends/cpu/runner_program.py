@@ -5,7 +5,8 @@ a machine but the table PAUSES."""
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from tinygrad.base.records import dataclass
 
 C, LLVM = range(2)  # the languages
 
