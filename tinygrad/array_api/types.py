@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import builtins
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes, largest_float, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 
 __all__ = [

@@ -7,10 +7,10 @@ differently stands here, as templates. A new language is a new row.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from tinygrad.backends.statements import Words
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass, replace
 
 # The name of vector types: this word and the number of lanes, in every dialect.
 VECTOR_WORDS = {

@@ -9,9 +9,9 @@ The engine calls these and nothing else, so a new backend is a folder with these
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

@@ -8,8 +8,8 @@ name its triple begins with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from tinygrad.base.records import dataclass, field
 from tinygrad.base.target import Target
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tinygrad.base.errors import DeviceError
-from tinygrad.base.records import dataclass, field
 from tinygrad.base.settings import SETTINGS
 
 LONGEST = 1e-3  # seconds between two looks

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.backends.program import carries, inlined
 from tinygrad.base.dtype import ConstType, DType
 from tinygrad.base.errors import CompileError
-from tinygrad.base.records import dataclass
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

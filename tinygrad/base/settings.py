@@ -7,11 +7,11 @@ import contextlib
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinygrad.base.errors import ArgumentError, DeviceError
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.base.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ never ask for a device's name; a new machine is a new row or a probe that fills 
 
 from __future__ import annotations
 
-from tinygrad.base.records import dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 ORDINARY = frozenset(("MAX", "MOD", "CMPEQ", "OR", "SHL", "SHR", "FAULT"))
 """Ops beyond the core that nearly every machine or language has: for `Target.native`."""

@@ -5,11 +5,11 @@ become the sizes of the tensor. One lane asks for a box, and a signal says when 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass
 from tinygrad.codegen.access import ROW, Access, is_swizzled
 from tinygrad.codegen.index import Terms
 from tinygrad.codegen.linear import as_node

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once, prod
-from tinygrad.base.records import dataclass, field, replace
 from tinygrad.base.target import Target
 from tinygrad.codegen.names import bundle_name
 from tinygrad.codegen.pipeline import Lowered, Phase

@@ -9,8 +9,8 @@ margin is negative, no limit matters."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tinygrad.base.records import dataclass
 from tinygrad.codegen.access import Store
 from tinygrad.codegen.leaves import Leaves
 from tinygrad.loops.layout import role_of, size_of

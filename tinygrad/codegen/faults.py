@@ -6,10 +6,10 @@ where it fails."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain, count
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass, field
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node, is_off
 from tinygrad.uop.node import UOp

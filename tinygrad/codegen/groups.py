@@ -9,11 +9,11 @@ is shorter than its digit, the lanes beyond it are masked."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import ceildiv
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.reduce import Combiner

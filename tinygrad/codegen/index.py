@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import gcd
 from operator import itemgetter
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
 from tinygrad.loops.layout import name_of, role_of, size_of
 from tinygrad.loops.roles import COPIED

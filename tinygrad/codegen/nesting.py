@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import post_order
-from tinygrad.base.records import dataclass, replace
 from tinygrad.codegen.cuts import guards_of, pieces
 from tinygrad.codegen.open_loops import OpenLoops, Trip
 from tinygrad.loops.layout import (

@@ -3,7 +3,8 @@ how often a further loop turns inside them."""
 
 from __future__ import annotations
 
-from tinygrad.base.records import dataclass
+from dataclasses import dataclass
+
 from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.nest import NestScope
 from tinygrad.loops.trims import Stop, ends_of

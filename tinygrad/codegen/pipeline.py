@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import ceildiv, prod
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK, Store, fill_of
 from tinygrad.codegen.clipping import Arms, arms_of

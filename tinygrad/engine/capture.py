@@ -16,12 +16,12 @@ import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.base.records import dataclass, field
 from tinygrad.engine.containers import bindings_below, flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders

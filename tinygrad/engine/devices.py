@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -11,7 +12,6 @@ from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.base.helpers import once
-from tinygrad.base.records import dataclass, field
 from tinygrad.base.settings import DEVICE_NAMES
 from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache

@@ -15,6 +15,7 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -29,7 +30,6 @@ from tinygrad.base.errors import (
 )
 from tinygrad.base.later import later
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.base.records import dataclass, field
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.storage import NOTHING, Buffer, original
 from tinygrad.schedule.plan import Step

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.profile import report_step

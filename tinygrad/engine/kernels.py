@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinygrad.base.later import later
-from tinygrad.base.records import dataclass
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import OpenDevice

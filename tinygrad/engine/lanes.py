@@ -11,9 +11,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-from tinygrad.base.records import dataclass, field
 
 ENOUGH_WORK = 2_000_000
 """Nanoseconds of work for which starting threads is worth it."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tinygrad.base.records import dataclass
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.faults import Taken, leave, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena, sources_of

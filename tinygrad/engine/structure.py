@@ -5,10 +5,10 @@ loop have one structure, and so one plan."""
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, value_of
 from tinygrad.schedule.bases import stored_base

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.errors import FileError
 from tinygrad.base.later import later
-from tinygrad.base.records import dataclass
 
 pickletools = later("pickletools")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 

@@ -5,10 +5,10 @@ without running anything."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.loops.layout import nodes_of, own_ranges, size_of
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.uop.node import UOp

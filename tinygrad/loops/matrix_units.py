@@ -9,9 +9,10 @@ Floats are given to a unit as their bits: an unsigned integer of the same size."
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 
 Part = tuple[str, int, int]

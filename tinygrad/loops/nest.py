@@ -14,8 +14,8 @@ instructions belong to `codegen/`, which builds the tree (`codegen/nesting`) and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from tinygrad.base.records import dataclass, field
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.uop.node import UOp

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (

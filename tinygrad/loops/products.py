@@ -5,10 +5,10 @@ maximum is wanted). Also the matrix unit that can compute such a product, if the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
-from tinygrad.base.records import dataclass, replace
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import weight
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay

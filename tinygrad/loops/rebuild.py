@@ -6,9 +6,9 @@ canonical form: as a whole where it is used, not step by step."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from tinygrad.base.helpers import post_order
-from tinygrad.base.records import dataclass
 from tinygrad.loops.layout import gate_of, indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
 from tinygrad.uop.infer import CLOSERS

@@ -5,8 +5,9 @@ block of that product's rows does."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (

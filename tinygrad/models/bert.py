@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
 from tinygrad.models.checkpoint import Names, Only, Pretrained

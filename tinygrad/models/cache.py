@@ -5,8 +5,9 @@ The sizes are fixed and the place is a variable, so that one captured step serve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 

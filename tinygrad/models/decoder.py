@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass, field
 from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.rotary import Rotary, turned

@@ -11,6 +11,7 @@ Guidance", 2022.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.engine.jit import TinyJit
 from tinygrad.models.checkpoint import Only, read_folder, read_json, reading, refuse_others
 from tinygrad.models.checkpoint import load as load_weights

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
 from tinygrad.models.convolution import ConvNorm, Padding, rounded
 from tinygrad.nn import Conv2d, Linear

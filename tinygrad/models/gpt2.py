@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.checkpoint import Names, Only, Pretrained, transposed

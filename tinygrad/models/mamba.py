@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Only
 from tinygrad.models.states import Recurrent, States
 from tinygrad.nn import Conv1d, Linear, RMSNorm

@@ -7,9 +7,9 @@ Linear Bottlenecks", 2018.)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
 from tinygrad.models.convolution import ConvNorm, Padding, rounded
 from tinygrad.nn import Linear

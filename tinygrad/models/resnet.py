@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count, translated
 from tinygrad.models.convolution import ConvNorm
 from tinygrad.nn import Linear

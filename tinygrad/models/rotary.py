@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass, field
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Only
 from tinygrad.models.states import Recurrent, States
 from tinygrad.nn import LayerNorm, Linear

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass, field
 
 Scores = NDArray[np.float32]
 

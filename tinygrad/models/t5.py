@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
 from tinygrad.models.cache import Cache, Turn

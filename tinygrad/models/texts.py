@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.generate import Chooses, Decodes, Recurs, stream
 from tinygrad.models.sampling import Sampler, Scores
 from tinygrad.models.t5 import T5

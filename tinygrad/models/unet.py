@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.models.attention import Attention
 from tinygrad.models.checkpoint import Names, Only, Pretrained
 from tinygrad.models.residual import Double, Halve, ResBlock, pixels_apart, pixels_last

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.attention import EncoderLayer
 from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
 from tinygrad.nn import Conv2d, LayerNorm, Linear

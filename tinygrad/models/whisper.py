@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinygrad.base.errors import ShapeError
-from tinygrad.base.records import dataclass
 from tinygrad.models.attention import Attention
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.checkpoint import Names, Only, Pretrained

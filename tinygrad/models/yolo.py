@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygrad.base.records import dataclass
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.models.convolution import ConvNorm
 from tinygrad.nn import Conv2d

@@ -9,9 +9,10 @@ product reads that expert's weights in place.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ShapeError
-from tinygrad.base.records import dataclass
 from tinygrad.formats.quants import is_in_blocks, rows
 from tinygrad.nn.layers import uniform_weight
 from tinygrad.tensor import Tensor

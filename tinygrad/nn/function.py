@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.autograd import is_differentiable
 from tinygrad.transforms.gradient import CALLS, Gradients

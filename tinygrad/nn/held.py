@@ -7,9 +7,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tinygrad.base.records import dataclass
 from tinygrad.nn.spellings import WRITABLE, called_by_others
 from tinygrad.tensor import Tensor
 

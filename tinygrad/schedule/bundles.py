@@ -12,10 +12,10 @@ they start from. `codegen/bundles` makes one function of a bundle."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.inlining import reads_again
 from tinygrad.schedule.limits import SPARE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass, field
 from tinygrad.schedule.bases import memory_base, overwrites
 from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of, view_offset
 from tinygrad.uop.node import UOp

@@ -16,8 +16,8 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 
-from tinygrad.base.records import dataclass, field
 from tinygrad.schedule.bases import is_memory
 from tinygrad.schedule.crossings import Crossing
 from tinygrad.schedule.demand import Kernel

@@ -4,10 +4,10 @@ runs again and again with other buffers."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
 

@@ -15,11 +15,11 @@ it can use them; bringing them there is done here, and is the only thing that ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass, field, replace
 from tinygrad.schedule.bases import is_memory, memory_base, stored_base
 from tinygrad.schedule.collectives import (
     Reduction,

@@ -11,11 +11,11 @@ are done in three steps: within blocks, over the totals of the blocks, and the t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.base.records import dataclass
 from tinygrad.schedule.bases import COMPUTED, is_concrete, reached
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_product

@@ -20,10 +20,10 @@ comes out is a graph as any other, so all devices have it; and blocks are work f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import largest_float
-from tinygrad.base.records import dataclass
 from tinygrad.schedule.bases import beneath, is_concrete, reached
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.split import Piece, combined, pieces_of

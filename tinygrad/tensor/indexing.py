@@ -8,6 +8,7 @@ of these stand side by side the result's axes stand there too, else first.
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain, prod
-from tinygrad.base.records import dataclass, field
 from tinygrad.engine.realize import read
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import compute

@@ -6,10 +6,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.schedule.bases import MOVED
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -12,9 +12,9 @@ op that the Target lacks: `codegen/numbers/decompose` makes functions of arithme
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.helpers import round_up
-from tinygrad.base.records import dataclass
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

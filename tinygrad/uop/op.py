@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Any
 
 from tinygrad.base.dtype import ConstType, DType, dtypes, round_float
-from tinygrad.base.records import dataclass
 
 
 class Ops(IntEnum):

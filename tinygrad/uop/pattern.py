@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import DType
-from tinygrad.base.records import dataclass
 from tinygrad.uop.build import Arithmetic
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate

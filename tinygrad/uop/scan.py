@@ -4,9 +4,9 @@ scheduled and compiled once, whatever its length."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 

@@ -7,12 +7,11 @@ in this file are in pixels of the finished picture.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from tinygrad.base.records import dataclass
 
 try:
     from PIL import Image, ImageDraw, ImageFont

@@ -7,10 +7,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.helpers import plural
-from tinygrad.base.records import dataclass
 from tinygrad.codegen.names import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.explain import plan_text

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import round_up
-from tinygrad.base.records import dataclass
 
 PAGE = 0x1000
 COMMENT = b"Linker: tinygrad\0"

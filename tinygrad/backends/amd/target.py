@@ -3,8 +3,9 @@ row whose name is the longest beginning of its own; code is made for the chip it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.backends.interface import INTEGERS
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import ORDINARY, Target
 
 TRIPLE = "amdgcn-amd-amdhsa"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from tinygrad.backends.interface import INTEGERS
 from tinygrad.backends.presence import Presence
 from tinygrad.base.errors import DeviceError
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
 STORAGE = ("float16", "bfloat16", "fp8e4m3", "fp8e5m2")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from tinygrad.backends.interface import Launch, Memory
 from tinygrad.backends.presence import wait_until
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.helpers import Recent
-from tinygrad.base.records import dataclass
 
 KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
 SOURCES = 64  # remembered for `disassemble`

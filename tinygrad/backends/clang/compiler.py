@@ -19,13 +19,13 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tinygrad.backends.cpu.loader import LoadedObject, function_address
 from tinygrad.backends.llvm_compiler import objdump
 from tinygrad.base.errors import CompileError, DeviceError
-from tinygrad.base.records import dataclass
 
 COMPILERS = ("clang", "gcc", "cc")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that a compiler understands

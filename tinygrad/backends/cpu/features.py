@@ -6,7 +6,8 @@ tables say what LLVM calls them. Only abilities that change generated code are h
 
 from __future__ import annotations
 
-from tinygrad.base.records import dataclass
+from dataclasses import dataclass
+
 from tinygrad.base.target import ORDINARY
 
 # name in /proc/cpuinfo → LLVM feature

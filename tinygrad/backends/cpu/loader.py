@@ -18,13 +18,13 @@ import itertools
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.backends.cpu.pages import Pages
 from tinygrad.backends.cpu.relocations import RELOCATIONS, SLOT_JUMPS, Relocation, fill
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.helpers import round_up
-from tinygrad.base.records import dataclass
 
 # What LLVM may call although the source does not: copying and clearing memory.
 LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp")

@@ -14,6 +14,7 @@ import struct
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinygrad.backends.cpu.cut_files import check, cut, readers
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
@@ -26,7 +27,6 @@ from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.base.records import dataclass
 from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance

@@ -8,9 +8,9 @@ packed into the bytes there (`insert`). Sources: the "ELF for the Arm 64-bit Arc
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tinygrad.base.errors import DeviceError
-from tinygrad.base.records import dataclass
 
 X86_64, AARCH64 = 62, 183  # e_machine of the ELF header
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from tinygrad.backends.cpu.runner_program import (
@@ -27,7 +28,6 @@ from tinygrad.backends.cpu.runner_program import (
     WORDS,
     C,
 )
-from tinygrad.base.records import dataclass
 
 PREFIX: Final = "", "%"  # of names of values
 

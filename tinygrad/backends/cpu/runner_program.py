@@ -5,8 +5,7 @@ a machine but the table PAUSES."""
 from __future__ import annotations
 
 import struct
-
-from tinygrad.base.records import dataclass
+from dataclasses import dataclass
 
 C, LLVM = range(2)  # the languages
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import deque
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tinygrad.backends.cuda import driver as cuda
@@ -18,7 +19,6 @@ from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
 from tinygrad.backends.presence import Presence, wait_until
 from tinygrad.backends.without import permitted
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
-from tinygrad.base.records import dataclass, field, replace
 from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
 

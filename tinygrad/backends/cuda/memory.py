@@ -13,6 +13,7 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from tinygrad.backends.cuda.device import NON_BLOCKING, Connection
 from tinygrad.backends.cuda.driver import Address
 from tinygrad.backends.interface import Memory
 from tinygrad.base.errors import ArgumentError, OutOfMemory
-from tinygrad.base.records import dataclass
 
 PINNED = 4 << 20  # bytes of each of the two blocks
 

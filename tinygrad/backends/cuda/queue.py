@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import Pointer
@@ -18,7 +19,6 @@ from tinygrad.backends.cuda.tensors import TensorMaps
 from tinygrad.backends.interface import ALIGNMENT, Launch
 from tinygrad.backends.llvm_dialect import dialect_of
 from tinygrad.base.errors import ArgumentError, CompileError
-from tinygrad.base.records import dataclass
 
 LOG = 16 << 10  # bytes of the driver's words on a module
 ERROR_LOG, ERROR_SIZE = 5, 6  # options of a module

@@ -8,7 +8,8 @@ driver and replaces a row's numbers, which are those of the data-centre card of 
 
 from __future__ import annotations
 
-from tinygrad.base.records import dataclass
+from dataclasses import dataclass
+
 from tinygrad.base.target import ORDINARY, Target
 
 TRIPLE = "nvptx64-nvidia-cuda"

@@ -6,6 +6,7 @@ files   one file: read, written and mapped, with errors for all that files can d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.backends.disk.files import DiskFile
@@ -14,7 +15,6 @@ from tinygrad.backends.npy import DTYPES
 from tinygrad.backends.null import NullCompiler, NullQueue
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.later import later
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 
 __all__ = ["DiskFile", "Region", "open_device"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,7 +19,6 @@ from tinygrad.backends.interface import Launch
 from tinygrad.backends.metal.device import Connection
 from tinygrad.backends.metal.objc import COUNT, ID, Held, Size, Span
 from tinygrad.base.errors import CompileError, OutOfMemory
-from tinygrad.base.records import dataclass
 
 SHARED = 0  # MTLResourceStorageModeShared
 DISPATCHES = 512  # in one command buffer: the system ends commands that hold the GPU too long

@@ -7,12 +7,12 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from tinygrad.backends.presence import Presence
 from tinygrad.base.errors import DeviceError, OutOfMemory
-from tinygrad.base.records import dataclass, field
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
 DRIVERS = ("Vulkan", "Metal", "DX12")  # of wgpu's; OpenGL's lacks what we need

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from tinygrad.backends.presence import wait_until
 from tinygrad.backends.webgpu.device import Connection
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import Recent, round_up
-from tinygrad.base.records import dataclass
 from tinygrad.base.windows import whole_window
 
 KEPT = 1 << 30  # bytes of freed buffers

@@ -3,8 +3,9 @@ polynomials were fitted by tools/polynomials.py; the lowest power is first."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.records import dataclass
 
 INVERSE_PI = 0.3183098861837907
 

@@ -13,9 +13,9 @@ which may lose subnormal numbers."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tinygrad.base.dtype import DType, dtypes, largest_float
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.codegen.numbers.coefficients import (
     DOUBLE,

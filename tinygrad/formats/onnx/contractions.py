@@ -9,13 +9,13 @@ taps with it, the product is a Conv of that tensor, and no windows have to be ga
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import resolved
 from tinygrad.uop.node import UOp

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.base.records import dataclass
 from tinygrad.engine.storage import as_array
 from tinygrad.engine.structure import resolved
 from tinygrad.formats.onnx.contractions import (

@@ -8,12 +8,11 @@ must know (shapes, axes, strings) and for element types that tensors lack; lists
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tinygrad.base.records import dataclass
 
 Value = Any
 """A Tensor, an array, a list of values (a sequence), or None."""

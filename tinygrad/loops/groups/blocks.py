@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part

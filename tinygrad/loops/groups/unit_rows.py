@@ -15,10 +15,10 @@ that is the first operand, with rows as columns if it is the second."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
-from tinygrad.base.records import dataclass
 from tinygrad.base.target import Target
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,

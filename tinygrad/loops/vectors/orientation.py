@@ -15,10 +15,10 @@ includes its border. Results are kept in a buffer, and the stores transpose them
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, inf
 
-from tinygrad.base.records import dataclass, replace
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     flat_offset,

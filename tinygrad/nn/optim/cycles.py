@@ -6,9 +6,9 @@ The momentum is then a number in a tensor, like the rate: `vary_inertia` makes i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.nn.optim.optimizer import Stepper
 from tinygrad.nn.optim.schedule import Scheduler, check_factor, cosine
 from tinygrad.tensor import Tensor

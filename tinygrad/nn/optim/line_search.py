@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import isfinite, sqrt
 
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 
 

@@ -12,13 +12,12 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar
+from dataclasses import InitVar, dataclass
 from typing import ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.nn.state import load_state_dict

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.records import dataclass
 from tinygrad.tensor import Tensor
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]

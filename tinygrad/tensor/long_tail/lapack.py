@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import DType, complex_of, dtypes
 from tinygrad.base.errors import ArgumentError, LinalgError
-from tinygrad.base.records import dataclass
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.tensor.core import Core

@@ -4,6 +4,7 @@ them, with what weights, depends on sizes alone: a filter, a row of a table, say
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.records import dataclass
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.sets import Sets
 
