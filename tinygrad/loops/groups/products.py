@@ -9,6 +9,8 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
+    FILLED,
+    SHARED,
     VECTOR,
     WORD,
     Blocks,
@@ -30,8 +32,6 @@ from tinygrad.uop.op import Ops
 LANES = 256  # of a group: enough to hide its own latencies, few enough for many groups
 LONGEST_TILE = 8  # elements along a side of a lane's tile
 DEEPEST_STEP = 16  # of the sum: what a piece holds
-FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
-SHARED = 2  # groups that should fit on a processor at once
 LEAST = 16  # along a side of a product that is worth a block
 
 

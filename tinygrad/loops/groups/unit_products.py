@@ -11,6 +11,8 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
+    FILLED,
+    SHARED,
     VECTOR,
     WORD,
     Blocks,
@@ -25,8 +27,6 @@ from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.tensorise import operand, units_of
-
-FILLED = 0.75  # of a lane's registers, for sums and operands that it holds
 
 
 def unit_product(plan: Plan, sides: Sides, sizes: Sizes, sums: Sequence[str]) -> bool:
@@ -85,7 +85,6 @@ class UnitBlocks(Blocks):
 LARGEST_PART = (64, 64)  # of a warp: more registers than this leave no room for operands
 LARGEST_GRID = (2, 4)  # warps along rows and columns
 STEP = 64  # bytes of a row of a piece: half of what one memory transaction has, and few barriers
-SHARED = 2  # groups that should fit on a processor at once
 
 
 def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:

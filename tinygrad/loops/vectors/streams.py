@@ -263,8 +263,8 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
         if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise | {Ops.INDEX}:
             continue
         apart = step(node, last) if node.op is Ops.INDEX else 0
-        by_lane = apart is None or abs(apart) > LONGEST_STEP
-        each = plan.lanes if by_lane else max(WEIGHT.get(node.op, 1), 2 * abs(apart or 0))
+        by_vectors = plan.lanes if apart is None else min(2 * abs(apart), plan.lanes)
+        each = max(WEIGHT.get(node.op, 1), by_vectors)
         operations += each * turns(r for r in node.ranges if role_of(r) == "UNROLL")
     copies = COPIES
     window = WINDOW if reads_of(nodes) else WINDOW // 2
