@@ -481,6 +481,16 @@ def test_half_vectors_where_products_have_few_columns_and_one_port_takes_whole_o
         assert ("split", "i1i", lanes, "i1v", "UNROLL", "VECTOR") in recipe
 
 
+def test_a_window_is_kept_for_few_columns_where_half_vectors_take_half_the_time():
+    """8 channels a group: rows of 9 pixels, two apart, were packed for each of 64 taps."""
+    one_port = replace(kernels.WIDE, fma_ports=1)
+    image, filters = Tensor.empty(2, 32, 9, 12, 16), Tensor.empty(32, 8, 4, 4, 4)
+    made = image.conv2d(filters, stride=2, padding=2, groups=4)
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    recipe = schedule(step.ast, one_port)[1]
+    assert sum(s[0] == "window" for s in recipe) == 1
+
+
 @pytest.mark.parametrize("taps", [3, 5, 7])
 @pytest.mark.parametrize("pad", [1, 2, 3])
 def test_what_a_strided_convolution_spreads_over_pixels_is_read_along_them(taps, pad):

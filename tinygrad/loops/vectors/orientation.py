@@ -38,7 +38,7 @@ from tinygrad.loops.products import (
     factors_of,
     is_in_place,
 )
-from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, register_tile
+from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, half_tile, register_tile
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
@@ -205,7 +205,8 @@ def _cycles(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]
     if product.beside:
         built, together = ACROSS, _block(plan, product)
         part = part_within(plan.kernel, own, frozenset(names(product.taps)))
-    tile = register_tile(plan, together, columns, product.window.dtype.itemsize)
+    tile = half_tile(plan.target, together, columns, plan.lanes)
+    tile = tile or register_tile(plan, together, columns, product.window.dtype.itemsize)
     width = tile.columns if product.beside else PANEL * plan.lanes
     line, cache = width * product.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
