@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2050,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3890,
-    "loops": 5805,
+    "schedule": 3915,
+    "loops": 5810,
     "codegen": 5670,
     "backends/*": 3025,
     "engine": 5745,
     "tensor/*": 7400,
 }
-CORE_BUDGET = 35_830  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_860  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -34,6 +34,10 @@ the line may have to be loaded again."""
 
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
+HALVES = 0.85
+"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
+as many instructions."""
+
 TEMPORARIES = 2
 """Registers for values between the operands and the results, unless one instruction multiplies and
 adds."""
@@ -112,6 +116,16 @@ def best_tile(
     fitting = [(v, m) for v, m in sizes if m * v + v + 1 <= registers]
     tiles = [Tile(cycles(m, v), m, v * lanes) for v, m in fitting]
     return min(tiles, key=lambda tile: round(tile.cycles, 9))
+
+
+def half_tile(target: Target, rows: int, columns: int, lanes: int) -> Tile | None:
+    """The best tile of vectors of half the size, where a processor that computes one of its widest
+    vectors at a time, or two of these, is faster with them, because much of the last wide vector
+    would be empty."""
+    if target.fma_ports > 1 or lanes < 2:
+        return None
+    half = best_tile(target.halved(), rows, columns, lanes // 2)
+    return half if half.cycles < HALVES * best_tile(target, rows, columns, lanes).cycles else None
 
 
 def _addresses(height: int, run: int) -> int:

@@ -11,7 +11,7 @@ from tinygrad.schedule.scans import joined_loops
 from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
-from tinygrad.schedule.sums import factors_apart, products_apart
+from tinygrad.schedule.sums import factors_apart, planes_together, products_apart
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -35,6 +35,7 @@ REWRITES: tuple[tuple[str, Callable[[UOp, Wishes], UOp], str], ...] = (
     ("blocks", take_in_blocks, "Long rows that two reductions read are read once, in blocks."),
     ("products", products_apart, "Products that are added before they are summed are summed each."),
     ("factors", factors_apart, "A factor that all terms of a product share multiplies their sum."),
+    ("planes", planes_together, "Small planes of products that are folded lie side by side."),
     ("parts", split_reductions, "A long sum of few results is a sum of sums."),
 )
 """Graph to graph, by the wishes of the devices. None changes what is computed, but sums of floats

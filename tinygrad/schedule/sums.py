@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import reduce
+from math import prod
 from operator import add
 
-from tinygrad.schedule.bases import is_concrete
+from tinygrad.base.helpers import argsort, round_up
+from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.schedule.movement import source_index
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_contraction, is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+
+LANES, HARDLY_FULL = 16, 1.25
+"""Lanes of a vector, and how many times the pixels of a plane there are lanes in vectors that are
+worth filling otherwise."""
 
 TOGETHER = 4  # products that one kernel adds: a loop in Python over a layer has one for each turn
 
@@ -25,6 +31,35 @@ def products_apart(sink: UOp, _: Wishes) -> UOp:
 def factors_apart(sink: UOp, _: Wishes) -> UOp:
     """`sink` with the factors that terms share multiplied to their sums."""
     return sink.rebuilt({Ops.REDUCE_AXIS: _still_factor_apart})
+
+
+def planes_together(sink: UOp, wishes: Wishes) -> UOp:
+    """`sink` with small planes of stored products beside each other, where vectors run along
+    them."""
+    return sink if wishes.lanes else sink.rebuilt({Ops.FOLD: _planes_together})
+
+
+def _planes_together(fold: UOp) -> UOp:
+    """If a FOLD adds up products of which one factor is the same for all images and pixels, small
+    planes of pixels lie beside those of other images: 49 pixels fill 64 lanes, those of 8 images
+    400."""
+    node = beneath(fold.src[0], {Ops.RESHAPE, Ops.PERMUTE})
+    if node.op is not Ops.REDUCE_AXIS or not is_concrete(node.src[0]) or not is_contraction(node):
+        return fold
+    if node.src[0].op is not Ops.MUL:
+        return fold  # of narrow floats, which a unit multiplies
+    first, second = node.src[0].src
+    axes = range(len(node.shape))
+    same = next((s for s in map(_unchanged_along, (first, second)) if axes[-1] in s), [])
+    plane = next((a for a in reversed(axes) if a - 1 not in same), 0)
+    pixels = prod(node.shape[plane:])
+    images = [a for a in same if a < plane and node.shape[a] > 1]
+    if not images or round_up(pixels, LANES) < HARDLY_FULL * pixels:
+        return fold
+    order = (*(a for a in axes[:plane] if a not in images), *images, *axes[plane:])
+    product = first.permute(order).alu(Ops.MUL, second.permute(order))
+    made = product.reduce_axis("add", tuple(order.index(a) for a in node.arg[1]))
+    return fold.substitute({node: made.permute(argsort(order))})
 
 
 def _products_apart(node: UOp) -> UOp:

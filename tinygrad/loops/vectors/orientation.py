@@ -38,7 +38,7 @@ from tinygrad.loops.products import (
     factors_of,
     is_in_place,
 )
-from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, register_tile
+from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, half_tile, register_tile
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
@@ -49,9 +49,9 @@ from tinygrad.uop.op import Ops
 PANEL = 4
 """The usual number of vectors in a panel."""
 
-ACROSS, SQUARES, PACKED = 2.5, 1.25, 4.0
-"""Cycles to pack an element across memory, one by one or in squares of vectors that are turned, and
-to pack a vector along it."""
+ACROSS, SQUARES, PACKED, APART = 2.5, 1.25, 4.0, 0.4
+"""Cycles to pack an element across memory, one by one or in squares of vectors that are turned; to
+pack a vector along it; and in addition for each of its elements that a stride leaves apart."""
 
 BUILT, READ_AGAIN, PUT_BACK = 1.0, 0.25, 3.0
 """Cycles for an element of a staged window; for each panel that reads it; and for a result that is
@@ -205,7 +205,8 @@ def _cycles(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]
     if product.beside:
         built, together = ACROSS, _block(plan, product)
         part = part_within(plan.kernel, own, frozenset(names(product.taps)))
-    tile = register_tile(plan, together, columns, product.window.dtype.itemsize)
+    tile = half_tile(plan.target, together, columns, plan.lanes)
+    tile = tile or register_tile(plan, together, columns, product.window.dtype.itemsize)
     width = tile.columns if product.beside else PANEL * plan.lanes
     line, cache = width * product.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
@@ -226,18 +227,19 @@ def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ..
         if outer not in product.taps or not as_one:
             break
         row.append(outer)  # they will be one loop
-    is_row = all(linear(flat_offset(product.window), o, i) for i, o in pairwise(row))
-    stays = is_row and not product.is_summed
+    runs = [linear(flat_offset(product.window), o, i) for i, o in pairwise(row)]
+    stays = all(runs) and not product.is_summed
     stays = stays and is_in_place(plan, nest, other, product.window, own, product.along, turns(row))
-    itemsize = product.window.dtype.itemsize
-    around = Surroundings(masked=stays)
-    tile = register_tile(plan, size_of(product.along), turns(row), itemsize, around)
+    size, around = size_of(product.along), Surroundings(masked=stays)
+    tile = register_tile(plan, size, turns(row), product.window.dtype.itemsize, around)
     tiles = rows // turns(row) * tile.cycles
     if product.is_summed:
         return depth * (tiles + ACROSS * rows)
     if stays:
         return depth * tiles
-    return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
+    run = turns(row[: 1 + (*runs, False).index(False)])  # without a break in memory
+    apart = any(step(n, row[0]) != 1 for n in reads_of(product.window.toposort()))
+    return depth * (tiles + rows * (PACKED * ceil(run / plan.lanes) / run + APART * apart))
 
 
 def _along_as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:

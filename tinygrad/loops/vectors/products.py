@@ -41,7 +41,7 @@ from tinygrad.loops.products import (
     unit_of,
     whole_sum,
 )
-from tinygrad.loops.register_tiles import MOST_ROWS, best_tile
+from tinygrad.loops.register_tiles import MOST_ROWS, half_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest
@@ -89,10 +89,6 @@ prefetcher."""
 
 FEW_PANELS = 4
 """So many panels read rows of which each tile uses a part of a line at less cost than a copy."""
-
-HALVES = 0.85
-"""Half vectors are worth it if they take at most this fraction of the time, since they need twice
-as many instructions."""
 
 SMALL_GAP = 16
 """So few omitted elements don't interrupt a run, if runs are longer."""
@@ -204,17 +200,12 @@ def _phases_inside(plan: Plan, nest: str, outer: list[str]) -> list[str]:
 
 
 def _halves_are_less(plan: Plan, nest: Nest, products: list[Product]) -> bool:
-    """Whether a processor that computes one of its widest vectors at a time, or two of half the
-    size, is faster with these, because much of the last wide vector would be empty."""
+    """Whether vectors of half the size are faster; a unit has its own."""
     (one, *_), last = products, nest.loops[-1]
-    if plan.target.fma_ports > 1 or unit_of(plan, name_of(last), one, is_tile=False):
+    if unit_of(plan, name_of(last), one, is_tile=False):
         return False
-    rows, columns = size_of(one.row_loop), size_of(last)
-    whole, half = (
-        best_tile(target, rows, columns, target.lanes(one.rows.dtype.itemsize)).cycles
-        for target in (plan.target, plan.target.halved())
-    )
-    return half < HALVES * whole
+    lanes = plan.target.lanes(one.rows.dtype.itemsize)
+    return half_tile(plan.target, size_of(one.row_loop), size_of(last), lanes) is not None
 
 
 def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
