@@ -141,9 +141,10 @@ def _pins_stamp() -> str:
 
 def _pack(runnable: RunnablePlan) -> bytes:
     made = runnable.given
+    touched = {ast: _touched(s) for ast, s in {s.ast: s for s in made.steps}.items()}
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
     steps = [
-        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, _touched(s), s.part)
+        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, touched[s.ast], s.part)
         for s in made.steps
     ]
     rest = (made.results, made.arenas, made.values, made.largest, runnable.keys)

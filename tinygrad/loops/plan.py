@@ -174,7 +174,7 @@ class Plan:
         """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled
         before it."""
         before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
-        inside = self.kernel.toposort(stop=before)
+        inside = self.kernel.toposort(stop=before) if before else self.stages.values()
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
     def nest(self, name: str) -> Nest:

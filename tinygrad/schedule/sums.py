@@ -3,7 +3,7 @@ becomes several sums, and a factor that all terms share multiplies their sum."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import reduce
 from math import prod
 from operator import add
@@ -91,10 +91,9 @@ def _still_factor_apart(node: UOp) -> UOp:
     if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
         return node
     for factor, other in (source.src, source.src[::-1]):
-        same = _unchanged_along(factor)
-        still = [a for a in axes if a in same and source.shape[a] > 1]
+        still = _unchanged_along(factor, [a for a in axes if source.shape[a] > 1])
         if still:
-            once = set(_unchanged_along(other)).difference(still)
+            once = set(_unchanged_along(other, range(other.ndim))).difference(still)
             summed = _first_of(other, once).reduce_axis("add", tuple(still))
             kept = _first_of(factor, still)
             rest = tuple(a for a in axes if a not in still)
@@ -102,12 +101,13 @@ def _still_factor_apart(node: UOp) -> UOp:
     return node
 
 
-def _unchanged_along(value: UOp) -> list[int]:
-    """The axes along which a value is constant, according to the movement ops."""
+def _unchanged_along(value: UOp, asked: Iterable[int]) -> list[int]:
+    """Those of the axes along which a value is constant, according to the movement ops."""
     axes = [UOp.range(n, str(i)) for i, n in enumerate(value.shape)]
     changing, first = set[UOp](), (value, tuple(axes))
     stack, seen = [first], {first}
-    while stack and len(changing) < len(axes):
+    open_axes = {axes[i]: i for i in asked}
+    while stack and not changing.issuperset(open_axes):
         node, index = stack.pop()
         sources = node.src
         if node.op in GroupOp.Movement:
@@ -120,7 +120,7 @@ def _unchanged_along(value: UOp) -> list[int]:
         below = [(s, index) for s in sources if (s, index) not in seen]
         seen.update(below)
         stack += below
-    return [i for i, loop in enumerate(axes) if loop not in changing]
+    return [i for loop, i in open_axes.items() if loop not in changing]
 
 
 def _first_of(value: UOp, axes: Collection[int]) -> UOp:
