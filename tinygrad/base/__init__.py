@@ -5,7 +5,6 @@ errors          every exception, as one tree
 settings        every environment variable, as one table
 target          what a device can do, as data
 helpers         small pure functions
-records         classes of data that are cheap to define
 later           modules that are imported when they are first needed
 windows         arrays that a device binds in several pieces
 locks           a lock that a forked child finds open

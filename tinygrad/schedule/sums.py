@@ -50,7 +50,9 @@ def _planes_together(fold: UOp) -> UOp:
         return fold  # of narrow floats, which a unit multiplies
     first, second = node.src[0].src
     axes = range(len(node.shape))
-    same = next((s for s in map(_unchanged_along, (first, second)) if axes[-1] in s), [])
+    same = next(
+        (s for s in (_unchanged_along(f, axes) for f in (first, second)) if axes[-1] in s), []
+    )
     plane = next((a for a in reversed(axes) if a - 1 not in same), 0)
     pixels = prod(node.shape[plane:])
     images = [a for a in same if a < plane and node.shape[a] > 1]
