@@ -107,12 +107,15 @@ def is_detached(node: UOp) -> bool:
 
 def settled(node: UOp, whole: bool = False) -> UOp:
     """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
-    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count.
+    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count; a padded
+    copy does.
 
     DETACH stays, because what was computed must not let gradients through afterwards either.
     """
     if whole and node.op in GroupOp.Movement:
-        below = bottom_of(node)
+        below = node
+        while below.op in MOVED and (below.op is not Ops.PAD or below.known is None):
+            below = below.src[0]
         now = settled(below)
         return node if now is below else on_bottom(node, below, now)
     if node.op is Ops.DETACH:
@@ -248,6 +251,7 @@ class Core(Holder):
         """A tensor of `node` that has no tensors as sources."""
         made = object.__new__(cls)
         made._set(node, requires_grad)
+        made._taped = recording.inside and requires_grad is not True
         made._begin()
         return made
 
@@ -379,7 +383,8 @@ class Core(Holder):
                 wants = True if True in (wants, other.requires_grad) else None
         made = object.__new__(type(self))
         made._set(node, wants if recording.on else False)
-        made._taped = made.requires_grad is True or (wants is None and made._equals_known)
+        may_be_known = wants is None or recording.inside
+        made._taped = made.requires_grad is True or (may_be_known and made._equals_known)
         if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
             made._join(self)
         return made

@@ -14,6 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.sets import Sets
+from tinygrad.tensor.template import small
 
 Numbers = NDArray[Any]
 Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each
@@ -125,6 +126,7 @@ class Resizing(Sets):
 
     __slots__ = ()
 
+    @small
     def interpolate(
         self,
         size: Sequence[int],
