@@ -16,12 +16,13 @@ from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.long_tail.joining import Joining
 from tinygrad.tensor.movement import known_size
-from tinygrad.tensor.template import small
+from tinygrad.tensor.template import movements
 from tinygrad.uop.node import UOp
 
 REDUCES = {"prod": "mul", "mean": "add", "amax": "max", "amin": "max"}
 
 
+@movements
 class Parts(Joining):
     """What writes returns a copy: this one stays as it is."""
 
@@ -125,7 +126,6 @@ class Parts(Joining):
         shape[axis] = indices.shape[axis]
         return x.gather(axis, indices._broadcast_to(tuple(shape)))
 
-    @small
     def repeat_interleave(
         self, repeats: Any, dim: Sint | None = None, output_size: int | None = None
     ) -> Self:

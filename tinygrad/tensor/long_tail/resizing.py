@@ -14,7 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.sets import Sets
-from tinygrad.tensor.template import small
+from tinygrad.tensor.template import expressions
 
 Numbers = NDArray[Any]
 Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each
@@ -121,12 +121,12 @@ SMOOTH: dict[str, Callable[[Resize], Taps]] = {
 SYNONYMS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
+@expressions
 class Resizing(Sets):
     """Interpolation."""
 
     __slots__ = ()
 
-    @small
     def interpolate(
         self,
         size: Sequence[int],
