@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 760,
+    "base": 765,
     "uop": 2050,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3915,
+    "schedule": 3920,
     "loops": 5810,
     "codegen": 5670,
     "backends/*": 3025,
     "engine": 5745,
-    "tensor/*": 7400,
+    "tensor/*": 7440,
 }
-CORE_BUDGET = 35_860  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_910  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2705,
+    "tensor/long_tail": 2725,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

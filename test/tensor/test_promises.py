@@ -1172,6 +1172,113 @@ def evaluated_between():
 
 
 @program
+def masks_are_counted_anew():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            x, y = batch(number)
+            causal = Tensor.arange(5).reshape(5, 1) >= Tensor.arange(5)
+            spread = (x + Tensor.linspace(0, 1, 5)).dot(causal.where(1.0, 0.5) + Tensor.eye(5))
+            first = Tensor.arange(3) < 2 + number % 2
+            loss = (net(spread).log_softmax(-1) * first).square().mean() + y[Tensor.arange(2)].sum()
+            loss.backward()
+            optimizer.step()
+            seen += [loss.numpy(), Tensor.arange(4).numpy()]
+    return [*seen, *weights(net)]
+
+
+def on_hidden(make):
+    """Steps of a net whose hidden values are made something of."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            x, y = batch(number)
+            hidden = net.hidden(x).sigmoid()
+            loss = make(hidden) + net.out(hidden).sparse_categorical_crossentropy(y)
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.numpy())
+    return [*seen, *weights(net)]
+
+
+@program
+def values_are_padded():
+    def make(hidden):
+        padded = hidden.pad((1, 2))
+        rows = padded.reshape(7, 8)
+        again_ = rows.T.reshape(8, 7)[:, 1:].pad((0, 0, 2, 0))
+        return (rows * rows).sum() + again_.square().mean() + padded[2:].max()
+
+    return on_hidden(make)
+
+
+@program
+def values_are_repeated():
+    def make(hidden):
+        made = [hidden.repeat(1, 2), hidden.repeat_interleave(2, 1)]
+        made.append(hidden.reshape(1, 1, 8, 4).interpolate((16, 8), mode="nearest"))
+        sums = [(each + each.relu()).square().sum() for each in made]
+        return Tensor.stack(*sums).mean()
+
+    return on_hidden(make)
+
+
+@program
+def values_are_sorted():
+    return on_hidden(lambda hidden: (hidden.sort(1)[0] * hidden.argsort(0)).mean())
+
+
+@program
+def copies_of_values_are_written():
+    x, seen = Tensor(X[0]).realize(), []
+    for number in range(STEPS):
+        value = x.relu()
+        padded, twice = value.pad((1, 1)), value.repeat(2, 1)
+        row, part = padded.reshape(56), twice.reshape(2, 40)
+        if number % 3:
+            (padded if number % 2 else twice).realize()
+        if number % 4 == 1:
+            value.realize()
+        row[3] = 7
+        part[1, 2] = 8
+        value += 1
+        seen += [each.numpy() for each in (value, padded, twice, row, part)]
+    return seen
+
+
+@program
+def copies_of_values_are_computed_together():
+    x, seen = Tensor(X[0]).realize(), []
+    for number in range(STEPS):
+        value = x.relu()
+        made = [value.pad((1, 1)), value.repeat(2, 1), value.expand(2, 8, 5), value.T.reshape(8, 5)]
+        made += [made[0].reshape(56), made[1] + 1, made[0][2:], value]
+        Tensor.realize(*made[number % 3 :: 2 + number % 2])
+        seen += [each.numpy() for each in made]
+        seen.append(x.relu().repeat(1, 3).numpy())
+    return seen
+
+
+@program
+def counts_are_written_and_want_gradients():
+    seen, held = [], []
+    for number in range(STEPS):
+        count, other = Tensor.arange(5.0), Tensor.arange(5.0)
+        held.append((Tensor.arange(5.0) * 2).realize())
+        if number % 2:
+            count.realize()
+        count += 1
+        wanted = Tensor.arange(5.0, requires_grad=True)
+        ((count + other) * wanted * Tensor.arange(4, -1, -1)).sum().backward()
+        seen += [count.numpy(), other.numpy(), wanted.grad.numpy()]
+    return [*seen, *[each.numpy() for each in held]]
+
+
+@program
 def an_error_in_the_middle():
     def fail(net, optimizer, number):
         with pytest.raises(ShapeError):
@@ -1474,6 +1581,10 @@ LOOPS += [
     two_losses_one_step,
     gradients_add_up,
     evaluated_between,
+    masks_are_counted_anew,
+    values_are_padded,
+    values_are_repeated,
+    values_are_sorted,
 ]
 
 

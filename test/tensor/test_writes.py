@@ -932,3 +932,18 @@ def test_a_write_may_be_made_of_a_sum_of_what_it_overwrites(device, width):
     slope = (x + b).sum(0)
     b.assign(b - 0.5 * slope).realize(slope)
     np.testing.assert_allclose(b.numpy(), bias[0] - 0.5 * (rows + bias[0]).sum(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("also", ["", "before", "after"])
+def test_a_view_of_a_padded_value_is_one_once_that_is_computed(also):
+    value = Tensor([1.0, 2.0]).relu()
+    padded = value.pad((1, 1))
+    rows = padded.reshape(2, 2)
+    padded.realize()
+    if also == "before":
+        value.realize()
+    rows[0, 1] = 7
+    if also == "after":
+        value += 1
+    padded[3] = 8
+    assert padded.tolist() == rows.flatten().tolist() == [0, 7, 2, 8]

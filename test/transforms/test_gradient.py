@@ -285,3 +285,11 @@ def test_a_tensor_without_elements_has_a_gradient_of_its_shape(of):
         assert w.grad.tolist() == [4.0]
     (w * 3).sum().backward()
     assert w.grad.tolist() == [7.0]
+
+
+@pytest.mark.parametrize("other", [lambda: Tensor.arange(3.0), lambda: Tensor.linspace(0, 2, 3)])
+def test_what_equals_a_start_has_no_part_in_its_gradient(other):
+    for _ in range(3):
+        w = Tensor.arange(3.0, requires_grad=True)
+        (w * other() * Tensor.arange(3.0)).sum().backward()
+        assert w.grad.tolist() == [0.0, 1.0, 4.0]

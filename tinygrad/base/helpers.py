@@ -42,7 +42,7 @@ class once(Generic[T]):  # noqa: N801  as `property`
 
 class Recent(OrderedDict[T, U]):
     """A bounded cache: a dictionary of `most` entries. One more, and the first one is removed;
-    users of an entry may move it to the end.
+    who uses an entry may say so.
 
     >>> known = Recent(2)
     >>> known["a"] = known["b"] = known["c"] = 0
@@ -58,6 +58,12 @@ class Recent(OrderedDict[T, U]):
         super().__setitem__(key, value)
         if len(self) > self.most:
             self.popitem(last=False)
+
+    def used(self, key: T) -> None:
+        """Moves an entry to the end, unless it is long before one has to go: a long key takes as
+        much time as all else that is done to find it."""
+        if 2 * len(self) > self.most:
+            self.move_to_end(key)
 
     def held(self) -> list[U]:
         """The values, in any order, while other threads may change it: no key is asked for its

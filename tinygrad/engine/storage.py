@@ -14,7 +14,7 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -443,6 +443,19 @@ def learn(node: UOp, value: UOp) -> None:
     _learned.add(node)
 
 
+@contextlib.contextmanager
+def unknown(values: Mapping[UOp, UOp | None]) -> Iterator[None]:
+    """A context in which these nodes, whose values are given, are computed again."""
+    for node in values:
+        node.known = None
+    try:
+        yield
+    finally:
+        for node, value in values.items():
+            if node.known is None:
+                node.known = value
+
+
 forgotten: dict[UOp, UOp | None] = {}
 """Values computed before the step that is being captured, and where they are."""
 
@@ -453,14 +466,10 @@ def forgetting() -> Iterator[None]:
     happen to be known. Versions of buffers stay. One thread may enter it between any two lines of
     another, which must therefore read `known` only once."""
     forgotten.update((n, n.known) for n in _learned if n.op not in (Ops.ASSIGN, Ops.BUFFER))
-    for node in forgotten:
-        node.known = None
     try:
-        yield
+        with unknown(forgotten):
+            yield
     finally:
-        for node, value in forgotten.items():
-            if node.known is None:
-                node.known = value
         forgotten.clear()
 
 

@@ -14,12 +14,11 @@ from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, 
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import bits_variable, variable_name
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import names_of
 
 _DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow
-_OF_NUMBERS = GroupOp.ALU | {Ops.CAST, Ops.BITCAST}
-_MOST_STEPS = 4  # between a number and the constants that it is made of
+_NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
@@ -102,29 +101,15 @@ def resolved(node: UOp) -> UOp:
     """The node, or the view of storage that holds its value. DETACH, which only affects gradients,
     is left out: no plan depends on it.
 
-    A constant, one made of constants (1 / 24), or 0, 1, 2, ..., is part of the kernel even if some
-    copy of it is in memory, so a kernel doesn't depend on what else the process has computed."""
+    A constant, or 0, 1, 2, ..., is part of the kernel even if some copy of it is in memory, so a
+    kernel doesn't depend on what else the process has computed."""
     while True:
-        if (known := node.known) is not None and not _is_at_hand(node.base):
+        if (known := node.known) is not None and node.base.op not in _NUMBERS:
             node = known
         elif node.op is _DETACH:
             node = node.src[0]
         else:
             return node
-
-
-def _is_at_hand(base: UOp) -> bool:
-    """Whether a kernel has it at once: a count, cast or not, or a number."""
-    while base.op is Ops.CAST:
-        base = base.src[0].base
-    return base.op is Ops.ARANGE or _is_number(base, _MOST_STEPS)
-
-
-def _is_number(base: UOp, steps: int) -> bool:
-    """Whether it is a constant, or made of constants in a few `steps`."""
-    if base.op is Ops.CONST or not steps or base.op not in _OF_NUMBERS:
-        return base.op is Ops.CONST
-    return all([_is_number(below.base, steps - 1) for below in base.src])
 
 
 def met(node: UOp, nodes: Container[UOp]) -> UOp:

@@ -16,6 +16,7 @@ from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.scan import scan
+from tinygrad.tensor.template import expression
 
 FLOOR = -1e30
 """What stands for the log of 0 where a gradient goes through: -inf would make it NaN."""
@@ -578,6 +579,7 @@ def _counts(name: str, given: Tensor, most: int) -> Tensor:
     return checked_range(given, most, f"ctc_loss: {name} of {{0}}; legal are 0 to ")
 
 
+@expression
 def _told(given: Tensor, fits: Tensor, message: str, kind: str = "value") -> Tensor:
     """With a CHECK of this kind, which says at the next read what doesn't fit."""
     return given._from(given._node.check(fits._node, kind, message))

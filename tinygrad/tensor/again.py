@@ -40,7 +40,7 @@ from tinygrad.engine.realize import (
     telling,
 )
 from tinygrad.engine.replay import Execution, Replay
-from tinygrad.engine.storage import Buffer, is_expected, is_read, overwritten
+from tinygrad.engine.storage import Buffer, is_expected, is_read, overwritten, unknown
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
@@ -216,7 +216,7 @@ def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) 
         if known is not None and not known.is_for(asked.lines.begins):
             known, is_new = None, True
         if known is not None and asked.may_be_done(known):
-            _known.move_to_end(key)
+            _known.used(key)
             asked.do_again(known, long_way)
             return
     with recording.written_down(followed=True):
@@ -343,7 +343,7 @@ class _Asked:
         """Does it the long way. Returns what is to be remembered of it; None if more happened than
         can be remembered."""
         done: list[Run] = []
-        with telling(done.append):
+        with telling(done.append), unknown(_numbers_known(self.promises)):
             long_way()
         return self._known(done[0]) if len(done) == 1 else None
 
@@ -442,6 +442,19 @@ class _Asked:
         right = [*written, *[_storage(end) for end in ends if end is not None]]
         theirs = [bytes(buffer.read()) for buffer in right]
         assert are_equal(mine, theirs), "a step done again is another"
+
+
+def _numbers_known(promises: Sequence[Promise]) -> dict[UOp, UOp | None]:
+    """The nodes below these that are made of numbers alone, and where others have computed them. A
+    plan must not read these, as they are no part of the lines."""
+    plain: set[UOp] = set()
+    for node in UOp.sink(*[promise.node for promise in promises]).toposort():
+        if node.op in _NUMBERS or (node.src and plain.issuperset(node.src)):
+            plain.add(node)
+    return {node: node.known for node in plain if node.known is not None}
+
+
+_NUMBERS = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEVICE))
 
 
 def _is_awaited(bases: Collection[UOp]) -> bool:

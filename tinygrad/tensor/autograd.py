@@ -276,8 +276,9 @@ class _Graph:
         is_leaf = (
             tensor.requires_grad is True and not tensor._taped
         )  # `replace` may have changed it
-        starts = (tensor._start,) if is_leaf else ()
-        found = [n for n in dict.fromkeys((*starts, own, now)) if n in self.nodes]
+        if is_leaf and tensor._start in self.nodes:
+            return [tensor._start]  # what is equal to it is something else
+        found = [n for n in dict.fromkeys((own, now)) if n in self.nodes]
         if own not in self.nodes and (before := self.by_value.get(now)) is not None:
             found.append(before)
         return found

@@ -119,12 +119,13 @@ def _made(
     for; None where they can't be promised."""
     source: Any = root._source
     key = (*lines.key, source.number, wants, *[_place(lines, tensor) for tensor in wanted])
-    if key not in _known:
-        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, wants)
-    known = _known[key]
+    known = _known.get(key)
+    if known is None and key not in _known:
+        known = _template(lines, _by_graph(root, wanted, long_way), wanted, wants)
+        _known[key] = known
     if known is None:
         return None
-    _known.move_to_end(key)
+    _known.used(key)
     made = Expression(known.template, lines.leaves, user_line())
     assert not SPEC or _is_right(made, known, _by_graph(root, wanted, long_way)), "others"
     gradients = []

@@ -107,12 +107,15 @@ def is_detached(node: UOp) -> bool:
 
 def settled(node: UOp, whole: bool = False) -> UOp:
     """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
-    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count.
+    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count; a padded
+    copy does.
 
     DETACH stays, because what was computed must not let gradients through afterwards either.
     """
     if whole and node.op in GroupOp.Movement:
-        below = bottom_of(node)
+        below = node
+        while below.op in MOVED and (below.op is not Ops.PAD or below.known is None):
+            below = below.src[0]
         now = settled(below)
         return node if now is below else on_bottom(node, below, now)
     if node.op is Ops.DETACH:

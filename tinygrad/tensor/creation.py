@@ -32,6 +32,7 @@ from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.arguments import check_number_from, check_types, given_sizes, number_of
 from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
+from tinygrad.tensor.template import constants
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -435,6 +436,7 @@ class Creation(Core):
         return made
 
     @classmethod
+    @constants
     def arange(
         cls,
         start: Any = None,
@@ -482,6 +484,7 @@ class Creation(Core):
         return cls._wrap((scaled + start if start != 0 else scaled).cast(kind), wants)
 
     @classmethod
+    @constants
     def linspace(
         cls,
         start: float | complex,
@@ -511,6 +514,7 @@ class Creation(Core):
         return cls._wrap(node.cast(kind), more.get("requires_grad"))
 
     @classmethod
+    @constants
     def eye(cls, n: int, m: int | None = None, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """Ones on the diagonal of `n` rows and `m` columns (as many as rows unless given).
 

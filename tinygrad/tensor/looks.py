@@ -35,14 +35,15 @@ class Look:
 def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
     """How a tensor of `node` looks; None where more may matter: constants, and sizes' names."""
     views = []
-    while node.op in MOVED and len(node.src) == 1:
+    end = end_below(node)
+    while node is not end and len(node.src) == 1:
         views.append((node.op, node.arg))
         node = node.src[0]
     op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
     is_storage = op in _STORAGE
     if is_storage:
         views = [(op, sizes_of(arg) if op is Ops.SHRINK else arg) for op, arg in views]
-    movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
+    movement = op in MOVED and len(node.src) > 1 and op is not Ops.DETACH  # by symbolic sizes
     if op is Ops.CONST:
         known: tuple[Any, ...] = repr(node.arg), node.arg
     else:
@@ -52,6 +53,17 @@ def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
     if type(device) is not str or not all(type(n) is int for n in shape):
         return None
     return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, known)
+
+
+def end_below(node: UOp) -> UOp:
+    """What lies below all movement, or the last padding on the way: of what is not storage a padded
+    copy is stored, so methods may see of it what they see of any other value."""
+    padded = None
+    while node.op in MOVED:
+        if node.op is Ops.PAD and padded is None:
+            padded = node
+        node = node.src[0]
+    return node if padded is None or node.op in _STORAGE else padded
 
 
 def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -26,7 +26,7 @@ from tinygrad.base.dtype import DType
 from tinygrad.engine.aliases import bottom_of, repeats, steps_between
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
-from tinygrad.tensor.looks import Look, chain_of, look_at, sizes_of
+from tinygrad.tensor.looks import Look, chain_of, end_below, look_at, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -111,7 +111,7 @@ class Template:
 
 def _is_stored_alone(node: UOp) -> bool:
     """Whether what must be stored for a node is what it is a view of, each element once."""
-    bottom = bottom_of(node)
+    bottom = end_below(node)
     return stored_base(node) is bottom and not repeats(node, bottom)
 
 
@@ -176,8 +176,10 @@ class Version:
             or view.known is not None
             or base.known is not None
             or base.newer is not None
-            or (buffer := self.buffer) is None
         ):
+            return None
+        buffer = base.storage
+        if buffer is None and (buffer := self.buffer) is None:
             return None
         if buffer.era == self.era:
             return self

@@ -26,7 +26,7 @@ from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import Run, capturing, computing
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.schedule.bases import MOVED
 from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
@@ -55,9 +55,8 @@ See = Callable[[Any, list[Any]], Hashable]
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
 _SELECTING = _NUMBERS | {slice}
-_EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
 _MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
-_NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL}
+_NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY}
 
 
 def expressions(cls: type[C], moves: bool = False) -> type[C]:
@@ -124,6 +123,26 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
         return found.container(made) if found.container else made[0]
 
     remembered.is_small = is_small  # type: ignore[attr-defined]
+    return remembered  # type: ignore[return-value]
+
+
+def constants(method: F) -> F:
+    """A method of a class that makes a tensor of numbers alone, made to remember its results."""
+
+    @functools.wraps(method)
+    def remembered(cls: Any, *given: Any, **named: Any) -> Any:
+        values = (*given, *named.values())
+        is_told = all([type(value) in _NUMBERS for value in values])
+        looks = looks_of(values, _source_seen, []) if is_told else None
+        found = None
+        if looks and not (recording.inside or capturing()):
+            found = _remembered(method, tuple(named), surroundings_now(), cls, *looks)
+        if found is None:
+            return method(cls, *given, **named)
+        promises = _promised(found, [])
+        assert not SPEC or _is_right(promises, found, method, tuple(named), (cls, *values), [])
+        return found.outputs[0].promised(promises[0], ())
+
     return remembered  # type: ignore[return-value]
 
 
@@ -314,7 +333,7 @@ def _output(
     moves = of.get(bottom_of(node))
     is_of_copy = moves is not None and ends[moves] is not bottom_of(node)
     is_view = _is_view(node, ends)
-    if is_of_copy or not (is_view or beneath(node, _EACH_ONCE).op not in MOVED):
+    if is_of_copy:
         return None
     views = ends.index(_end_below(node, ends)) if is_view else None
     if views is not None and each.family is not tensors[views].family:
@@ -375,10 +394,15 @@ def _remembered(
     if (
         len(set(new)) < len(new)  # views of each other
         or any([bottom_of(node).op is Ops.CONST for node in nodes])
+        or (not tensors and made[0].requires_grad)  # a start
         or any([node.op in _NEW for node in inner])  # storage, or numbers that were drawn
     ):
         return None
     template = Template(holes, nodes)
+    if not tensors:  # nodes that others make, too, and compute: nothing may keep these
+        if any([each.look is None for each in outputs]):
+            return None
+        template.roots = tuple([stand_in(each.look)[0] for each in outputs if each.look])
     is_new = all([each.moves is None for each in outputs])
     return None if template.looks_behind(alike) else Result(template, outputs, container, is_new)
 

@@ -15,6 +15,7 @@ from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.long_tail.hashing import Hashing
+from tinygrad.tensor.template import expressions
 
 Described = tuple[tuple[int, ...], DType]
 
@@ -31,6 +32,7 @@ LAYOUT = {
 LIFT = 64  # a subnormal number times 2**LIFT is a normal one
 
 
+@expressions
 class Elementary(Hashing):
     """Operands broadcast and are promoted as in arithmetic."""
 

@@ -17,6 +17,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.functions import _fused, _polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
+from tinygrad.tensor.template import expressions
 
 Ratio = tuple[tuple[float, float], ...]  # row n: of xⁿ, above and below the line
 
@@ -136,6 +137,7 @@ def _ratio(x: Any, terms: Ratio) -> Any:
     return above / below
 
 
+@expressions
 class Gamma(Elementary):
     """Of a float narrower than float32 in float32, rounded once; whole numbers become floats."""
 

@@ -18,8 +18,10 @@ from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.special import Special
 from tinygrad.tensor.movement import tensors_of
+from tinygrad.tensor.template import movements
 
 
+@movements
 class Joining(Special):
     """Methods that take several tensors take them one by one or in a list, as `cat` does."""
 

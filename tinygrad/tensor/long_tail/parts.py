@@ -16,11 +16,13 @@ from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.long_tail.joining import Joining
 from tinygrad.tensor.movement import known_size
+from tinygrad.tensor.template import movements
 from tinygrad.uop.node import UOp
 
 REDUCES = {"prod": "mul", "mean": "add", "amax": "max", "amin": "max"}
 
 
+@movements
 class Parts(Joining):
     """What writes returns a copy: this one stays as it is."""
 

@@ -15,8 +15,10 @@ from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.parts import Parts
 from tinygrad.tensor.reduction import Axis
+from tinygrad.tensor.template import expressions
 
 
+@expressions
 class Products(Parts):
     """Factors are promoted as in arithmetic and added up as in `dot`."""
 

@@ -14,6 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.sets import Sets
+from tinygrad.tensor.template import expressions
 
 Numbers = NDArray[Any]
 Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each
@@ -120,6 +121,7 @@ SMOOTH: dict[str, Callable[[Resize], Taps]] = {
 SYNONYMS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
+@expressions
 class Resizing(Sets):
     """Interpolation."""
 

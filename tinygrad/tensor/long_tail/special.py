@@ -14,6 +14,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.functions import _polynomial, wide
 from tinygrad.tensor.long_tail.gamma import PROBIT_FAR, PROBIT_MIDDLE, PROBIT_NEAR, Gamma, _ratio
+from tinygrad.tensor.template import expressions
 
 BESSEL_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}
 """Where the series in x ends; terms of it, and of that in 1/x."""
@@ -31,6 +32,7 @@ def _bessel_terms(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 BESSEL = (_bessel_terms(0), _bessel_terms(1))
 
 
+@expressions
 class Special(Gamma):
     """Of a float narrower than float32 in float32, rounded once; whole numbers become floats."""
 

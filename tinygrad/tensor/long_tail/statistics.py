@@ -17,11 +17,13 @@ from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.order import Found
 from tinygrad.tensor.ranking import FEW_COLUMNS, chosen_by_counting, ranks
 from tinygrad.tensor.reduction import Axis
+from tinygrad.tensor.template import expressions, small
 from tinygrad.uop.infer import most
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@expressions
 class Statistics(Products):
     """`dim` is one axis (or several, where it says so), or None for all elements."""
 
@@ -151,6 +153,7 @@ class Statistics(Products):
         place = chosen_by_counting(self, k)
         return self.gather(-1, place).squeeze(-1), place.squeeze(-1)
 
+    @small
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle one of all, or along `dim`, then with where it was; of two the lower. NaN if
         there is one.
@@ -162,6 +165,7 @@ class Statistics(Products):
         """
         return self._middle("median", dim, keepdim, False)
 
+    @small
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The `median` of what is not NaN.
 
