@@ -1129,3 +1129,29 @@ def test_a_copy_that_waits_keeps_the_state_from_before_a_captured_write(name):
 def test_the_function_may_be_given_by_name():
     step = TinyJit(fxn=lambda x: (x + 1).realize())
     assert [step(Tensor([n]).realize()).tolist() for n in range(3)] == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda s: (s + 1)[0:2],
+        lambda s: Tensor.cat(s, s)[2:5],
+        lambda s: s.pad(((1, 0), (0, 0))),
+        lambda s: Tensor.stack(s, s)[1],
+    ],
+)
+@pytest.mark.parametrize("view", [lambda p: p.T, lambda p: p.flip(0), lambda p: p.reshape(-1)])
+def test_a_part_of_an_expression_and_a_view_of_it_are_computed_by_each_replay(part, view):
+    state = Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]).realize()
+
+    def step(x):
+        result = part(state * x)
+        return result, view(result)
+
+    captured, kept, wanted = TinyJit(step), [], []
+    for turn in range(CALLS):
+        kept += captured(vec(2.0))
+        wanted += [each.numpy() for each in step(vec(2.0))]
+        state[0] = float(turn)
+    for found, right in zip(kept, wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy(), right)

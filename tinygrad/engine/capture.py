@@ -365,7 +365,7 @@ class Capture:
                 self.made.streams[name] = (stream, before, stream.position)
 
     def _output(self, tensor: Holder, family: int, stand_ins: Sequence[Holder]) -> Output:
-        node = tensor.uop
+        node = resolved(tensor.uop)  # of views of an expression each still is one
         kind = type(tensor)
         if not in_memory(node):  # a constant, or nothing at all
             return Output(Source("constant", 0), node, kind, family)
