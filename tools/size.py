@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5670,
     "backends/*": 3025,
     "engine": 5650,
-    "tensor/*": 7395,
+    "tensor/*": 7402,
 }
 CORE_BUDGET = 35_735  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
