@@ -152,7 +152,7 @@ def ways(program: Program) -> dict[str, list[np.ndarray]]:
         ("spec", "SPEC", True),
     ):
         with ExitStack() as stack:
-            stack.enter_context(patch.object(again, "are_equal", are_near))
+            stack.enter_context(patch.object(again, "bytes", Near, create=True))
             for module in MODULES:
                 stack.enter_context(patch.object(module, attribute, value))
             found[name] = program.run()
@@ -161,13 +161,15 @@ def ways(program: Program) -> dict[str, list[np.ndarray]]:
     return found
 
 
-def are_near(mine: list[bytes], theirs: list[bytes]) -> bool:
-    """Whether storage of floats has the same numbers but for the order of sums: a long way that
-    finds other tensors to compute makes other kernels."""
-    mine, theirs = ([np.frombuffer(each, np.float32) for each in some] for some in (mine, theirs))
-    return all(
-        np.allclose(a, b, 1e-5, 1e-6, equal_nan=True) for a, b in zip(mine, theirs, strict=True)
-    )
+class Near(bytes):
+    """Storage of floats, equal to what has the same numbers but for the order of sums: a long way
+    that finds other tensors to compute makes other kernels."""
+
+    def __eq__(self, other: object) -> bool:
+        mine, theirs = (np.frombuffer(each, np.float32) for each in (self, other))
+        return np.allclose(mine, theirs, 1e-5, 1e-6, equal_nan=True)
+
+    __hash__ = bytes.__hash__
 
 
 def check(seed: int) -> str | None:

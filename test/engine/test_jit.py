@@ -1158,3 +1158,49 @@ def test_gradients_that_nobody_reads_are_not_stored(momentum):
     losses, kept = trained(momentum, jit=1)
     assert kept < (1 + bool(momentum)) * 256 * 512 * 4 * 9 // 8  # the weights and their momentum
     np.testing.assert_allclose(losses, trained(momentum, jit=0)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda s: (s + 1)[0:2],
+        lambda s: Tensor.cat(s, s)[2:5],
+        lambda s: s.pad(((1, 0), (0, 0))),
+        lambda s: Tensor.stack(s, s)[1],
+        lambda s: s.clone(),
+        lambda s: s.repeat(2, 1),
+        lambda s: s.T.reshape(-1, 1),
+    ],
+)
+@pytest.mark.parametrize(
+    "view", [lambda p: p.T, lambda p: p.flip(0), lambda p: p.reshape(-1), lambda p: p[::2]]
+)
+def test_a_part_of_an_expression_and_a_view_of_it_are_computed_by_each_replay(part, view):
+    state = Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]).realize()
+
+    def step(x):
+        result = part(state * x)
+        return result, view(result)
+
+    captured, kept, wanted = TinyJit(step), [], []
+    for turn in range(CALLS):
+        kept += captured(vec(2.0))
+        wanted += [each.numpy() for each in step(vec(2.0))]
+        state[0] = float(turn)
+    for found, right in zip(kept, wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy(), right)
+
+
+@pytest.mark.parametrize("copy", [lambda t: t.repeat(2, 1), lambda t: t.T.reshape(-1)])
+def test_a_copy_of_state_or_of_an_argument_is_copied_by_each_replay(copy):
+    """It lies in memory as a view does; but it is none."""
+    state = Tensor([[0.0, 1.0], [2.0, 3.0]]).realize()
+    captured, kept, wanted = TinyJit(lambda x: (copy(state), copy(x))), [], []
+    for turn in range(CALLS):
+        x = Tensor([[float(turn), 1.0], [2.0, 3.0]]).realize()
+        kept += captured(x)
+        wanted += [copy(state).numpy(), copy(x).numpy()]
+        state[0] = float(turn)
+        x[1] = -1.0
+    for found, right in zip(kept, wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy(), right)

@@ -360,3 +360,22 @@ def test_momentum_that_a_cycle_makes_is_cut_as_other_state():
                 mover.step()
                 turns.step()
     np.testing.assert_allclose(w.numpy(), alone.numpy(), rtol=1e-6)
+
+
+def test_a_cycle_that_is_over_says_so():
+    """As PyTorch's, which takes one step more than there are rates."""
+    theirs = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1, momentum=0.5)
+    its = torch.optim.lr_scheduler.OneCycleLR(theirs, 1.0, 4)
+    mine = optim.OneCycleLR(optim.SGD([Tensor([0.0])], 0.1, momentum=0.5), 1.0, 4)
+    for _ in range(4):
+        theirs.step()
+        its.step()
+        mine.step()
+    with pytest.raises(ValueError, match="Tried to step 5 times"):
+        its.step()
+    with pytest.raises(ArgumentError, match="after 4 steps; legal are total_steps=4"):
+        mine.step()
+    resumed = optim.OneCycleLR(optim.SGD([Tensor([0.0])], 0.1, momentum=0.5), 1.0, 4)
+    resumed.load_state_dict(mine.state_dict())
+    with pytest.raises(ArgumentError, match="after 4 steps"):
+        resumed.step()

@@ -252,6 +252,36 @@ def test_a_number_is_an_array_of_no_axes_for_numpy():
     assert type(Tensor(1.5).numpy()) is np.ndarray and np.asarray(Tensor(1.5) + 1).shape == ()
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        lambda x: x.argmax(0),
+        lambda x: x.argsort(),
+        lambda x: x.sort()[1],
+        lambda x: x.multinomial(2),
+        lambda x: x.argmax().reshape(1) + Tensor([1]),
+    ],
+)
+def test_whole_numbers_pass_no_gradient(whole):
+    """As in PyTorch, an error where nothing else does; the third time as the times before."""
+    for _ in range(3):
+        x, w = Tensor([1.0, 3.0, 2.0], requires_grad=True), Tensor([2.0], requires_grad=True)
+        with pytest.raises(ArgumentError, match="whole numbers"):
+            whole(x).float().sum().backward()
+        with pytest.raises(ArgumentError, match="whole numbers"):
+            whole(x).float().sum().gradient(x)
+        assert x.grad is None
+        (whole(x).float() * w).sum().backward()
+        assert w.grad is not None
+
+
+@pytest.mark.parametrize("power", [0, 0.0])
+def test_the_power_of_0_has_a_gradient_of_zeros(power):
+    x = Tensor([0.0, -1.0, 2.0], requires_grad=True)
+    (x**power).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_data_that_was_prepared_has_no_gradient_and_is_no_error():
     data, weight = Tensor([[2.0, 4.0]]), Tensor([[1.0], [1.0]])
     prepared = (data / 2).realize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -814,6 +815,21 @@ def test_a_view_of_no_elements_repeats_none():
     assert x.tolist() == [[2, 4], [6, 8]]
 
 
+@pytest.mark.parametrize("first", ["copy", "view", "both"])
+@pytest.mark.parametrize("view", [lambda c: c.T, lambda c: c.flip(0), lambda c: c.reshape(-1)])
+def test_a_padded_copy_that_was_computed_keeps_its_value_beside_a_view_of_it(view, first):
+    x = Tensor([[0.0, 1.0], [2.0, 3.0]]).realize()
+    copy = x.pad(((1, 0), (0, 0)))
+    seen = view(copy)
+    Tensor.realize(*{"copy": [copy], "view": [seen], "both": [copy, seen]}[first])
+    x[0] = 7
+    wanted = [[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]]
+    assert copy.tolist() == wanted and seen.tolist() == view(Tensor(wanted)).tolist()
+    copy[0] = 5
+    assert view(copy).tolist() == seen.tolist() != view(Tensor(wanted)).tolist()
+    assert x.tolist() == [[7.0, 7.0], [2.0, 3.0]]
+
+
 def test_a_copy_of_what_is_computed_with_it_is_written_apart():
     x = Tensor([[0, 1, 2], [3, 4, 5]]) * 1
     x[:, ::-1] = Tensor([[0, 1, 2], [3, 4, 5]])  # waits
@@ -947,3 +963,27 @@ def test_a_view_of_a_padded_value_is_one_once_that_is_computed(also):
         value += 1
     padded[3] = 8
     assert padded.tolist() == rows.flatten().tolist() == [0, 7, 2, 8]
+
+
+def test_writes_that_nobody_reads_cost_what_they_are():
+    """Saying and doing each looks at a few nodes, however many writes were there before."""
+    x, looked = Tensor.zeros(400).contiguous().realize(), [0]
+
+    def count(frame, event, argument):
+        looked[0] += event in ("call", "c_call")
+
+    def say(number):
+        looked[0] = 0
+        for i in range(number):
+            x[i] = 1.0
+        x.realize()
+        return looked[0]
+
+    say(400)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert say(400) < 400 * 2000  # 5,500 each where it looks at all writes before
+    finally:
+        sys.setprofile(before)
+    assert x.tolist() == [1.0] * 400

@@ -153,6 +153,9 @@ def completed(
     shape = flatten(result, found)
     found += more
     with turns.together():  # what tensors stand for is hidden while another thread is alone
+        for leaf in found:  # a copy that is yet to be made is a view of state to replays
+            if isinstance(leaf, Holder) and (base := version_below(leaf.uop)).op is not Ops.CONST:
+                leaf.copy_out(base)
         mine = [leaf.uop for leaf in found if isinstance(leaf, Holder)]
         realize(*mine, *pending_writes(changes, start))
     return shape, found
@@ -366,11 +369,10 @@ class Capture:
                 self.made.streams[name] = (stream, before, stream.position)
 
     def _output(self, tensor: Holder, family: int, stand_ins: Sequence[Holder]) -> Output:
-        node = tensor.uop
-        kind = type(tensor)
-        if not in_memory(node):  # a constant, or nothing at all
-            return Output(Source("constant", 0), node, kind, family)
+        node, kind = resolved(tensor.uop), type(tensor)  # a view of an expression still is one
         base = version_below(node)
+        if base.op is not Ops.BUFFER:  # a constant, or nothing at all
+            return Output(Source("constant", 0), node, kind, family)
         source = self._source(buffer_of(base))
         wants = tensor.requires_grad is True
         for number, stand_in in enumerate(stand_ins):

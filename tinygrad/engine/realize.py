@@ -421,24 +421,19 @@ def version_below(node: UOp) -> UOp:
     return node
 
 
-def _first_version(node: UOp) -> UOp:
-    """The version before all ASSIGNs."""
-    while node.op is Ops.ASSIGN:
-        node = version_below(node.src[0])
-    return node
-
-
 def _publish(run: Run) -> None:
     """Tells the nodes where their values are now."""
     last_version: dict[Buffer, UOp] = {}
-    for node in nodes_of(Ops.ASSIGN, run.structure.nodes):
-        home = _first_version(node)
+    first: dict[UOp, UOp] = {}  # the versions before all ASSIGNs
+    for node in nodes_of(Ops.ASSIGN, run.structure.nodes):  # each after those that it overwrites
+        below = version_below(node.src[0])
+        home = first[node] = first.get(below, below)
         if is_kernelized(node):
             learn(node, home)
         elif home.op is Ops.BUFFER:
             last_version[buffer_of(home)] = node
     for buffer, node in last_version.items():
-        _advance(node, buffer)
+        _advance(node, first[node], buffer)
     for root, number in zip(run.wanted, run.plan.plan.results, strict=True):
         base = stored_base(root)
         if base.op in (Ops.ASSIGN, Ops.BUFFER) or base.known is not None:
@@ -453,9 +448,8 @@ def _publish(run: Run) -> None:
             learn(root, same_view(root))
 
 
-def _advance(node: UOp, buffer: Buffer) -> None:
-    """The storage now holds version `node`; earlier versions are lost."""
-    before = _first_version(node)
+def _advance(node: UOp, before: UOp, buffer: Buffer) -> None:
+    """The storage now holds version `node`; the first and what was between are lost."""
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
     written_by(fresh, node)

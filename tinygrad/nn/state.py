@@ -99,10 +99,6 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
 # ---- putting values in ---------------------------------------------------------------------------
 
 
-_POWERS = {"m_share": "b1_t", "v_share": "b2_t"}
-"""What Adam and its kin keep, and the name by which tinygrad's keep 1 minus it."""
-
-
 def load_state_dict(
     model: Any,
     state_dict: dict[str, Any],
@@ -139,10 +135,6 @@ def load_state_dict(
     [1.0, 2.0]
     """
     places = get_state_dict(model)
-    for name, other in _POWERS.items():
-        if name in places and name not in state_dict and other in state_dict:
-            state_dict = {**state_dict, name: 1 - state_dict[other]}
-            del state_dict[other]
     _check_names(list(places), list(state_dict), strict, verbose)
     found = {name: place for name, place in places.items() if name in state_dict}
     values = {name: fitting(name, place, state_dict[name]) for name, place in found.items()}

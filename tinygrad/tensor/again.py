@@ -18,7 +18,6 @@ With SPEC a step is done both ways, and both must give the same bits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from operator import eq as are_equal
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -441,7 +440,7 @@ class _Asked:
         ends = [promise.computed_end for promise in results]
         right = [*written, *[_storage(end) for end in ends if end is not None]]
         theirs = [bytes(buffer.read()) for buffer in right]
-        assert are_equal(mine, theirs), "a step done again is another"
+        assert mine == theirs, "a step done again is another"
 
 
 def _numbers_known(promises: Sequence[Promise]) -> dict[UOp, UOp | None]:

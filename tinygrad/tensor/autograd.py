@@ -14,7 +14,7 @@ from tinygrad.tensor.backward import promised_derivatives, promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.pairs import Pairs
-from tinygrad.tensor.past import computed_below, is_start
+from tinygrad.tensor.past import STARTS, computed_below, is_start
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -127,6 +127,11 @@ class Autograd(Pairs):
         else:
             first = self.ones_like()._held if alone else self._constant(1, shape=self.shape)
         graph = graph or _Graph(root)
+        if graph.is_cut:
+            raise ArgumentError(
+                "backward: of floats that depend on others only by whole numbers, such as argmax "
+                "makes; legal is what depends on some by floats alone"
+            )
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
         parts = iter(gradient(root, flat, first, graph.order))
@@ -260,6 +265,10 @@ class _Graph:
         self.order = root.toposort()
         ends = {node for node in self.order if node.op is Ops.DETACH and len(node.src) == 1}
         self.nodes = set(root.toposort(stop=ends) if ends else self.order)
+        floats = {node for node in self.nodes if dtypes.is_float(node.dtype)}
+        whole = {node for node in self.nodes - floats if node.dtype is not dtypes.void}
+        starts = {node for node in floats if node.op in STARTS}
+        self.is_cut = bool(starts) and starts.isdisjoint(root.toposort(stop=ends | whole))
         self.by_value: dict[UOp, UOp] = {}
         if all(node.known is None and node.newer is None for node in self.order):
             return  # nothing has happened to any

@@ -107,15 +107,13 @@ def is_detached(node: UOp) -> bool:
 
 def settled(node: UOp, whole: bool = False) -> UOp:
     """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
-    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count; a padded
-    copy does.
+    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count; a copy,
+    such as a padded view, does.
 
     DETACH stays, because what was computed must not let gradients through afterwards either.
     """
     if whole and node.op in GroupOp.Movement:
-        below = node
-        while below.op in MOVED and (below.op is not Ops.PAD or below.known is None):
-            below = below.src[0]
+        below = end_of_views(node)
         now = settled(below)
         return node if now is below else on_bottom(node, below, now)
     if node.op is Ops.DETACH:
@@ -556,7 +554,7 @@ class Core(Holder):
             now = settled(node)
         if now is not node:
             if wants_past := self._lets_go(node):
-                was, past = weakref.ref(node), past_of(node)
+                was, past = weakref.ref(node), past_of(node, now.base.storage)
             join(bottom_of(now), self._family)  # before who writes sees that nobody has the node
             if not self._show(now, node):
                 return self._value

@@ -355,7 +355,7 @@ class Elementwise(Movement):
         return _whole_power(a.cast(_at_least_int8(a.dtype)), b.cast(_at_least_int8(a.dtype)))
 
     def _pow_number(self, x: float) -> Self:
-        whole = float(x).is_integer() and abs(x) <= 64
+        whole = float(x).is_integer() and 0 < abs(x) <= 64  # x**0 has a gradient: zeros
         if isinstance(x, float) and not dtypes.is_float(self.dtype):
             return self.cast(dtypes.default_float)._pow_number(x)
         if not dtypes.is_float(self.dtype):

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable
 
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.storage import latest
+from tinygrad.engine.storage import Buffer, latest
 from tinygrad.tensor.promise import Promise, Source, Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
@@ -20,7 +20,7 @@ from tinygrad.uop.op import Ops
 
 Made = weakref.ref[UOp] | weakref.ref[Promise]
 
-_STARTS = frozenset((Ops.BUFFER, Ops.DETACH))
+STARTS = frozenset((Ops.BUFFER, Ops.DETACH))
 
 _moved: weakref.WeakValueDictionary[Made, UOp] = weakref.WeakValueDictionary()
 """A node that a tensor let go of → what the tensor stands for since."""
@@ -29,9 +29,10 @@ _asked: weakref.WeakValueDictionary[Made, Holder] = weakref.WeakValueDictionary(
 """A promise that a tensor held before it was asked for its node → that tensor."""
 
 
-def past_of(node: UOp) -> set[Made]:
-    """The nodes that a gradient of `node` goes on to, and those that it would have gone on to."""
-    nodes = followed(node)
+def past_of(node: UOp, buffer: Buffer | None) -> set[Made]:
+    """The nodes that a gradient of `node` goes on to, and those that it would have gone on to, for
+    the storage that its value is in now. A write that is pending has none: it has its nodes."""
+    nodes = followed(node) if buffer is not None else [node]
     found: set[Made] = set(map(weakref.ref, nodes))
     for each in nodes:
         if each.storage is not None and each.storage.past:
@@ -73,7 +74,7 @@ def is_start(node: UOp) -> bool:
         base = base.src[0].base
     if base.storage is not None and base.storage.past:
         return not _alive(base.storage.past)
-    return not base.src or base.op in _STARTS
+    return not base.src or base.op in STARTS
 
 
 def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.realize import capturing
 from tinygrad.nn.optim.optimizer import Stepper
 from tinygrad.nn.optim.schedule import Scheduler, check_factor, cosine
 from tinygrad.tensor import Tensor
@@ -46,7 +47,8 @@ class OneCycleLR(Scheduler):
         three_phase: come down to the first rate as fast as up, and from there to the last.
 
     Raises:
-        ArgumentError: an optimizer without momentum and b1, and not cycle_momentum=False.
+        ArgumentError: an optimizer without momentum and b1, and not cycle_momentum=False; a step
+            after total_steps of them, as far as steps are not captured: replays stay at the end.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -95,6 +97,7 @@ class OneCycleLR(Scheduler):
             self.rates = [*self.rates[:1], (self.max_lr, first), (first, last)]
             self.momenta = [*self.momenta, (high, high)]
             self.ends = [up, 2 * up, self.total_steps - 1]
+        self.told = 0  # steps that were told here: at most as many as there were
         super().__post_init__(optimizer)
         for each in self.optimizers:
             each.base_lr = first  # from which other schedules go on, as in PyTorch
@@ -106,6 +109,23 @@ class OneCycleLR(Scheduler):
     def momentum(self, turn: Tensor) -> Tensor | None:
         """The momentum at step `turn`."""
         return self._along(self.momenta, turn) if self.cycle_momentum else None
+
+    def schedule_step(self) -> list[Tensor]:
+        """Goes on by one step; returns what changes. Realize these with the optimizer's step."""
+        if not capturing():
+            assert self.total_steps is not None, "made so"
+            if self.told >= self.total_steps:
+                raise ArgumentError(
+                    f"OneCycleLR.step: after {self.told} steps; legal are total_steps="
+                    f"{self.total_steps} of them"
+                )
+            self.told += 1
+        return super().schedule_step()
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
+        super().load_state_dict(state)
+        self.told = self.last_epoch
 
     def _along(self, phases: list[tuple[float, float]], turn: Tensor) -> Tensor:
         """From the first number of a phase to its second, one phase after the other."""

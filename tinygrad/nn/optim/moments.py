@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -12,12 +14,11 @@ from tinygrad.tensor.template import expression
 class Moments(Optimizer):
     """What Adam and its relatives share: m and v, moving averages of grad and grad².
 
-    The averages start at zero, so at first they are too small: their weights sum to less than 1.
-    That sum is the same average of the number 1, kept beside them. Dividing by it is Adam's bias
-    correction, 1 - bᵗ, without its cancellation.
+    The averages start at zero, so at first they are too small: their weights sum to 1 - bᵗ, and
+    dividing by that is Adam's bias correction. The powers are kept beside them, as tinygrad does.
     """
 
-    numbers: tuple[str, ...] = ("m_share", "v_share")
+    numbers: tuple[str, ...] = ("b1_t", "b2_t")
     inertia = "b1"
 
     def __init__(
@@ -43,36 +44,36 @@ class Moments(Optimizer):
         self.weight_decay = weight_decay
         self.m, self.v = self._zeros(), self._zeros()
         self.largest: list[Tensor] = []
-        self.m_share, self.v_share = self._number(0.0), self._number(0.0)
-        self._own([*self.m, *self.v, self.m_share, self.v_share])
+        self.b1_t, self.b2_t = self._number(1.0), self._number(1.0)
+        self._own([*self.m, *self.v, self.b1_t, self.b2_t])
         if "t" in self.numbers:
             self.t = self._number(0.0)
             self._own([self.t])
 
     def _advance(self, i: int | None) -> list[Tensor]:
         turns = super()._advance(i)
-        m, v = self._shares(i)
-        if isinstance(self.b1, Tensor):  # PyTorch's: as if b1 had always been what it is now
-            share = 1 - self.b1 ** turns[0]
-        else:
-            share = self.b1 * m + (1 - self.b1)
-        return [self._put(m, share), self._put(v, self.b2 * v + (1 - self.b2)), *turns]
+        m, v = self._of(i, "b1_t"), self._of(i, "b2_t")
+        # a b1 that varies is PyTorch's: as if it had always been what it is now
+        power = self.b1 ** turns[0] if isinstance(self.b1, Tensor) else m * self.b1
+        return [self._put(m, power), self._put(v, v * self.b2), *turns]
 
     def _before_it_varies(self) -> None:
-        """Counts the steps: how many there were says the share of b2, which stays."""
+        """Counts the steps: how many there were says the power of b2, which stays."""
         if "t" not in self.numbers:
-            self.t = self._number(self._turns(self.v_share))
-            found = {name: self._turns(x) for name, x in self.late.items() if "v_share" in name}
-            self.late |= {n.replace("v_share", "t"): self._number(t) for n, t in found.items()}
+            self.t = self._number(self._turns(self.b2_t))
+            found = {name: self._turns(x) for name, x in self.late.items() if "b2_t" in name}
+            self.late |= {n.replace("b2_t", "t"): self._number(t) for n, t in found.items()}
             self.numbers = (*self.numbers, "t")
 
-    def _turns(self, share: Tensor) -> float:
-        left = 1 - share.item()
-        return round(math.log(left) / math.log(self.b2)) if left > 0 and self.b2 else math.inf
+    def _turns(self, power: Tensor) -> float:
+        left = power.item()
+        if left in (0, 1):
+            return 0 if left else math.inf
+        return round(math.log(left) / math.log(np.float32(self.b2)))
 
     def _shares(self, i: int | None, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the averages of a parameter hold of the weight 1, beside them."""
-        m, v = self._of(i, "m_share"), self._of(i, "v_share")
+        m, v = _share(self._of(i, "b1_t"), self.b1), _share(self._of(i, "b2_t"), self.b2)
         return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
 
     def _decayed(self, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,6 +98,15 @@ class Moments(Optimizer):
             v = self._put(self.largest[i], self.largest[i].maximum(v))
             state.append(v)
         return _corrected(m, v, *self._shares(i, m), self.eps), state
+
+
+@expression
+def _share(power: Tensor, b: float | Tensor) -> Tensor:
+    """1 - bᵗ without cancellation: by t, which is known from the power of the rounded b."""
+    if isinstance(b, Tensor) or np.float32(b) in (0, 1):
+        return 1 - power
+    t = (power.log() / math.log(np.float32(b))).round()
+    return -(t * math.log(b)).expm1()
 
 
 @expression
