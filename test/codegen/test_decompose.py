@@ -300,6 +300,29 @@ def test_what_a_mask_hides_is_0_without_a_product_that_underflows(row, kind):
         assert execute(value, FULL, [np.array([-np.inf], NUMPY[kind])]) == 0
 
 
+@pytest.mark.parametrize("target", (FULL, BARE, SCALES), ids=lambda t: t.device)
+@pytest.mark.parametrize("kind", (np.float32, np.float64))
+def test_an_exponential_of_minus_a_magnitude_has_one_clamp_and_no_choice(kind, target):
+    def build(x, by=1.0):
+        return ((x < 0.0).where(x, x * -1.0) * by * LOG2_E).exp2()
+
+    def plain(x):
+        return (x * LOG2_E).exp2()
+
+    def choices(build):
+        dtype = {np.float32: dtypes.float32, np.float64: dtypes.float64}[kind]
+        made = decompose(kernel(build, [dtype], 8), target).toposort()
+        return sum(node.op is Ops.WHERE for node in made)
+
+    assert choices(build) == choices(plain) - 1
+    x = np.concatenate((random_bits(kind, 20_000), uniform(-90, 90, kind), grid(kind, -30, 30)))
+    for by in (1.0, 2.0):
+        with np.errstate(all="ignore"):
+            wanted = np.exp(-np.abs(x.astype(wide(kind))) * by)
+            worst = ulps(run(lambda a, by=by: build(a, by), x, target=target), wanted, kind)
+        assert worst <= 1.0 + 0.5 * (target is BARE)
+
+
 def largest_sines(kind):
     """Numbers close to multiples of pi, from continued fractions, where reduction is hardest."""
     found = []

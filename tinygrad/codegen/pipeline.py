@@ -16,6 +16,7 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import after_loops, guarded
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
+from tinygrad.codegen.interleave import interleaved
 from tinygrad.codegen.leaves import Leaves, Put
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.names import kernel_name
@@ -221,7 +222,8 @@ class _Lowering:
         laid_out = program.layout()
         if self.target.has_groups:
             check_meetings(laid_out)
-        return _for_target(laid_out, self.target)
+            return _for_target(laid_out, self.target)
+        return interleaved(_for_target(laid_out, self.target), self.target)
 
     def _scratch(self, program: list[UOp]) -> int:
         """The bytes of LOCAL memory of a task, or of a group; CompileError if a group doesn't have

@@ -289,13 +289,31 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
     x = node.src[0]
     if node.op is Ops.EXP2:
         natural = natural_exponent(x)
-        return exp2(x, ctx) if natural is None else exp(natural, ctx)
+        if natural is None:
+            return exp2(x, ctx)
+        below = _minus_magnitude(natural)
+        return exp(natural if below is None else below, ctx, at_most_0=below is not None)
     if node.op is Ops.LOG2:
         return log2(x)
     if node.op in (Ops.SIN, Ops.COS):
         wave = sin if node.op is Ops.SIN else cos
         return wave(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
     return power(x, node.src[1], ctx)
+
+
+def _minus_magnitude(x: UOp) -> UOp | None:
+    """-|a| or a positive multiple of it, by one operation on its bits, if `x` is that but for the
+    sign of 0: the exponent of a sigmoid and its kin."""
+    if x.op is Ops.MUL and x.src[1].op is Ops.CONST and x.src[1].arg > 0:
+        below = _minus_magnitude(x.src[0])
+        return None if below is None else below * x.src[1].arg
+    if x.op is not Ops.WHERE or x.dtype not in FORMATS:
+        return None
+    test, a, other = x.src
+    if test is not (a < 0.0) or other is not a * -1.0:
+        return None
+    integer = FORMATS[x.dtype].integer
+    return (a.bitcast(integer) | int(dtypes.min(integer))).bitcast(x.dtype)
 
 
 def _recip(node: UOp, ctx: Target) -> UOp:

@@ -92,10 +92,11 @@ def exp2(x: UOp, target: Target) -> UOp:
     return _power(minus(x, whole), form.exp2).alu(Ops.LDEXP, whole)
 
 
-def exp(x: UOp, target: Target) -> UOp:
+def exp(x: UOp, target: Target, at_most_0: bool = False) -> UOp:
     """e**x: what EXP2(x * log2 e) would be if the product were not rounded."""
     form = FORMATS[x.dtype]
-    x = clamp(x, *form.exp_range)
+    low, high = form.exp_range
+    x = (x < low).where(low, x) if at_most_0 else clamp(x, low, high)
     scales = "LDEXP" in target.native
     magic = x.const_like(form.magic if scales else _magic(form))
     rounded = fma(x, LOG2_E, magic)

@@ -1,0 +1,92 @@
+"""The order in which copies of long computations are emitted."""
+
+import pytest
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.codegen.interleave import LONG, interleaved
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+VECTOR = dtypes.float32.vec(16)
+WIDE = Target("CPU", vector=64, registers=32, fma_ports=1)
+SOURCE, RESULT = (UOp(Ops.PARAM, dtypes.float32, arg=(i, 4096)) for i in (1, 0))
+
+
+def place(buffer, copy):
+    return UOp(Ops.INDEX, dtypes.float32, (buffer, UOp.const(dtypes.index, 16 * copy)))
+
+
+def chain(copy, length, source=SOURCE):
+    """What one copy is: a load, `length` - 1 squares one after the other, a store."""
+    pointer = place(source, copy)
+    values = [UOp(Ops.LOAD, VECTOR, (pointer,), (4, copy))]
+    for _ in range(length - 1):
+        values.append(UOp(Ops.MUL, VECTOR, (values[-1], values[-1])))
+    out = place(RESULT, copy)
+    return [pointer, *values, out, UOp(Ops.STORE, dtypes.void, (out, values[-1]), (4, ""))]
+
+
+def copies(count, length, source=SOURCE):
+    return [node for copy in range(count) for node in chain(copy, length, source)]
+
+
+def check_order(before, after):
+    """The same instructions, each after its sources, and stores in their order."""
+    assert sorted(map(id, before)) == sorted(map(id, after))
+    at = {node: i for i, node in enumerate(after)}
+    assert all(at[s] < at[node] for node in after for s in node.src if s in at)
+    stores = [[n for n in nodes if n.op is Ops.STORE] for nodes in (before, after)]
+    assert stores[0] == stores[1]
+
+
+def switches(nodes):
+    """How often the next step belongs to another copy than the one before."""
+    steps = [n for n in nodes if n.op is Ops.MUL]
+    return sum(a not in b.src for a, b in zip(steps, steps[1:], strict=False))
+
+
+def test_copies_of_a_long_chain_take_turns():
+    before = copies(4, LONG)
+    after = interleaved(before, WIDE)
+    check_order(before, after)
+    assert switches(before) == 3 and switches(after) > 40
+
+
+@pytest.mark.parametrize(
+    "before",
+    [copies(4, LONG - 2), copies(1, 4 * LONG), copies(4, LONG, source=RESULT)],
+    ids=["short chains", "one chain", "what is read is written"],
+)
+def test_these_stay_as_they_are(before):
+    assert interleaved(before, WIDE) == before
+
+
+def test_values_beyond_the_registers_wait():
+    before = copies(40, LONG)
+    after = interleaved(before, WIDE)
+    check_order(before, after)
+    last = {s: i for i, n in enumerate(after) for s in n.src}
+    alive = [
+        sum(i <= k < last[n] for i, n in enumerate(after) if n in last and n.dtype is VECTOR)
+        for k in range(len(after))
+    ]
+    assert 8 < max(alive) <= 21
+
+
+def test_with_the_registers_taken_by_others_nothing_moves():
+    held = [UOp(Ops.CARRY, VECTOR, (), i) for i in range(24)]
+    more = [UOp(Ops.ADD, VECTOR, (a, b)) for a, b in zip(held, held[1:], strict=False)]
+    before = [*copies(4, LONG), *more]
+    assert interleaved(before, WIDE) == before
+
+
+def test_a_prefetch_stays_before_the_step_that_it_stood_before():
+    first, second = chain(0, LONG), chain(1, LONG)
+    ask = UOp(Ops.PREFETCH, dtypes.void, (place(SOURCE, 9),), 1)
+    before = [*first, place(SOURCE, 9), ask, *second]
+    after = interleaved(before, WIDE)
+    check_order(before, after)
+    multiply = next(n for n in second if n.op is Ops.MUL)
+    assert after.index(ask) < after.index(multiply)
+    assert after.index(ask) > after.index(next(n for n in first if n.op is Ops.MUL))
