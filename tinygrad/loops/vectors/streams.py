@@ -28,7 +28,13 @@ from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
-from tinygrad.loops.vectors.short_rows import covered, lane_spots, lanes_pay, lay_side_by_side
+from tinygrad.loops.vectors.short_rows import (
+    covered,
+    lane_spots,
+    lanes_pay,
+    lay_side_by_side,
+    merge_short_rows,
+)
 from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
@@ -79,6 +85,8 @@ SHORT_ROW = 2
 
 def stream(plan: Plan, nest: Nest) -> None:
     """Roles and tasks for a nest that only passes over memory."""
+    if _by_merged_rows(plan):
+        return
     nest = unbroken(plan, nest)
     if not nest.loops:  # a single result
         for reduction in sums_of(plan.inline(nest.values)):
@@ -104,12 +112,24 @@ def stream(plan: Plan, nest: Nest) -> None:
         _transpose(plan, nest, last, across)
     elif nest.is_top and _columns(plan, nest, reductions):
         return
-    elif not reduced_by_vectors(plan.nodes, last):
+    else:
         _along(plan, nest, last)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
         if not reductions and not plan.stages:
             _find_places_first(plan)
+
+
+def _by_merged_rows(plan: Plan) -> bool:
+    """Does the stores' nest by vectors over several short rows, if it has such rows."""
+    period = merge_short_rows(plan)
+    if period:
+        nest = plan.nest("store")
+        *outer, last = names(nest.loops)
+        copies = _copies(plan, nest, nest.loops[-1])
+        plan.vectorise(last, max(period, copies // period * period))
+        parallelise(plan, _task_loops(plan, plan.nest("store"), outer, last, are_rows=False))
+    return period > 0
 
 
 def _by_lanes_or_laid_along(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
@@ -277,8 +297,11 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
 
 
 def _along(plan: Plan, nest: Nest, last: UOp) -> None:
-    """Vectors along the stored row."""
-    if not _one_vector(plan, nest, last):
+    """Vectors along the stored row; or copies of the vectors that lie down its columns."""
+    if reduced_by_vectors(plan.nodes, last):
+        if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP":
+            plan.give("UNROLL", [name_of(last)])
+    elif not _one_vector(plan, nest, last):
         plan.vectorise(name_of(last), _copies(plan, nest, last))
 
 
