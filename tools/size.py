@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2050,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3890,
-    "loops": 5855,
+    "schedule": 3895,
+    "loops": 5860,
     "codegen": 5675,
     "backends/*": 3025,
-    "engine": 5650,
+    "engine": 5655,
     "tensor/*": 7395,
 }
-CORE_BUDGET = 35_785  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 35_800  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

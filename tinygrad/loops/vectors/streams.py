@@ -136,7 +136,8 @@ def _by_lanes_or_laid_along(plan: Plan, nest: Nest, sums: list[UOp], across: UOp
     """Does a nest of short rows by lanes, or one of narrow matrices again once their columns lie
     along its sums. Whether it was one of these."""
     *outer, last = names(nest.loops)
-    if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums, across):
+    is_row = sums and not any(is_word(plan, n) for n in sums)
+    if is_row and lay_side_by_side(plan, nest, sums, across):
         if nest.is_top:
             parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
         return True
@@ -301,8 +302,15 @@ def _along(plan: Plan, nest: Nest, last: UOp) -> None:
     if reduced_by_vectors(plan.nodes, last):
         if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP":
             plan.give("UNROLL", [name_of(last)])
-    elif not _one_vector(plan, nest, last):
+    elif not _one_vector(plan, nest, last) and not _by_lanes(plan, nest, last):
         plan.vectorise(name_of(last), _copies(plan, nest, last))
+
+
+def _by_lanes(plan: Plan, nest: Nest, last: UOp) -> bool:
+    """Makes rows lanes that would else be scalars."""
+    alone = nest.is_top and not plan.sums and not plan.stages and role_of(last) == "LOOP"
+    is_short = plan.lanes_within(size_of(last)) == 1 and not plan.is_short_vector(name_of(last))
+    return alone and is_short and lay_side_by_side(plan, nest, [], None)
 
 
 def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
