@@ -42,8 +42,8 @@ def spread_reduction(
     if is_word(plan, reduction):
         _words_of_lanes(plan, loop)
         return
-    near = {1, *(range(2, LONGEST_STEP + 1) if _is_short(plan, last) else ())}
-    if fills_vectors and not near.isdisjoint(steps_along(reduced, loop)):
+    down = _is_short(plan, last) and has_columns(plan, reduction)
+    if fills_vectors and (down or 1 in steps_along(reduced, loop)):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):
             unit = vector_unit(plan, loop)
             if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
@@ -63,10 +63,12 @@ def spread_reduction(
 
 
 def has_columns(plan: Plan, reduction: UOp) -> bool:
-    """Whether a reduction goes down a few columns, side by side, that are longer than a vector."""
+    """Whether a reduction goes down a few columns, side by side, that are longer than a vector. Not
+    where rows are staged: the last vector of one column's copy would lie in the next one's."""
     loop = own_ranges(reduction)[-1]
     steps = {*steps_along(reduction.src[0].toposort(), loop)}
-    return plan.fills_vectors(loop) and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
+    fits = plan.fills_vectors(loop) and not plan.stages
+    return fits and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
 
 
 def _is_short(plan: Plan, last: UOp | None) -> bool:
