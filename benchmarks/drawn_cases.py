@@ -322,13 +322,96 @@ def loss(d: Draw) -> Case:
     return Case("losses", text, (Input("float32", shape), second), d.of((0, 1)))
 
 
+Step = Callable[[Draw, str, Shape], tuple[str, Shape]]
+"""From the text of a value and its shape to those of what is made of it."""
+
+
+def reshaped(d: Draw, text: str, shape: Shape) -> tuple[str, Shape]:
+    """Two axes as one, or one as two."""
+    axis = d.random.randrange(len(shape))
+    if len(shape) > 2 and axis + 1 < len(shape):
+        made = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+    else:
+        part = d.of([n for n in (1, 2, 3, 4, 8, 16) if shape[axis] % n == 0])
+        made = (*shape[:axis], shape[axis] // part, part, *shape[axis + 1 :])
+    return f"{text}.reshape({', '.join(map(str, made))})", made
+
+
+def sliced(d: Draw, text: str, shape: Shape) -> tuple[str, Shape]:
+    """A part of an axis, or every second element."""
+    axis, (begin, step) = d.random.randrange(len(shape)), d.of(((1, 1), (0, 2), (1, 2), (3, 1)))
+    if shape[axis] < 2 * begin + 2:
+        return text, shape
+    made = (*shape[:axis], -(-(shape[axis] - begin) // step), *shape[axis + 1 :])
+    return f"{text}[{':, ' * axis}{begin}::{step}]", made
+
+
+def moved(d: Draw, text: str, shape: Shape) -> tuple[str, Shape]:
+    axis, turned = d.random.randrange(len(shape)), d.order(len(shape))
+    made = tuple(shape[int(i)] for i in turned.split(", "))
+    longer = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
+    return d.of(
+        (
+            (f"{text}.permute({turned})", made),
+            (f"{text}.flip(({axis},))", shape),
+            (f"{text}.roll({d.size(1, max(2, shape[axis]))}, {axis})", shape),
+            (f"(lambda x: torch.cat([x, x * 2], {axis}))({text})", longer),
+            (f"F.pad({text}, (1, 2))", (*shape[:-1], shape[-1] + 3)),
+        )
+    )
+
+
+def by_rows(d: Draw, text: str, shape: Shape) -> tuple[str, Shape]:
+    """What takes in an axis: it is reduced, or each of its elements depends on all of them."""
+    axis = d.random.randrange(len(shape))
+    name = d.of(("sum", "mean", "amax", "amin", "logsumexp", "std"))
+    less = (*shape[:axis], *shape[axis + 1 :])
+    return d.of(
+        (
+            *((f"(lambda x: x {d.of('-*')} x.{name}({axis}, keepdim=True))({text})", shape),) * 2,
+            *((f"{text}.{name}({axis})", less) if len(shape) > 2 else (text, shape),) * 2,
+            (f"{text}.softmax({axis})", shape),
+            (f"F.layer_norm({text}, ({shape[-1]},))", shape),
+            (f"{text}.cumsum({axis})", shape),
+        )
+    )
+
+
+def mixture(d: Draw) -> Case:
+    """Some steps, one after the other: what a model's code does between its layers."""
+    given: list[Shape] = [d.shape(2, 3, 3, 4, most=ELEMENTS // 4)]
+    text, shape = "a", given[0]
+    computes: tuple[Step | str, ...] = (by_rows, by_rows, "apply", "beside", "times")
+    moves: tuple[Step | str, ...] = (moved, moved, sliced, reshaped)
+    for _ in range(d.random.randint(2, 5)):
+        kind = d.of((*computes, *moves) if text != "a" else computes)
+        if not isinstance(kind, str):
+            text, shape = kind(d, text, shape)
+        elif kind == "apply":
+            form = d.of(UNARY)
+            again = form.count("{}") > 1
+            text = f"(lambda x: {form.format('x', 'x')})({text})" if again else form.format(text)
+        elif len(given) < 3 and kind == "beside":
+            given.append(tuple(n if d.chance(0.6) else 1 for n in shape))
+            text = f"({text} {d.of('+*-')} {'abc'[len(given) - 1]})"
+        elif len(given) < 3 and math.prod(shape) * 256 < WORK:
+            given.append((shape[-1], d.size(1, 256)))
+            text, shape = f"({text} @ {'abc'[len(given) - 1]})", (*shape[:-1], given[-1][1])
+        if math.prod(shape) > 2 * ELEMENTS:
+            break
+    return Case("mixtures", f"{text}.contiguous()", floats(*given), d.of((0, 0, 1)))
+
+
 FAMILIES: tuple[Callable[[Draw], Case], ...] = (
     *(chain, reduction, norm, product, convolution, attention, pick, order, pool, move),
     *(other_dtype, loss),
 )
 
+MIXTURES = 1_000_000
+"""Seeds from here on are mixtures: a new family among the others would give all seeds new cases."""
+
 
 def drawn(seed: int) -> Case:
     """The case of a number."""
     d = Draw(seed)
-    return d.of(FAMILIES)(d)
+    return mixture(d) if seed >= MIXTURES else d.of(FAMILIES)(d)

@@ -10,6 +10,7 @@ import pytest
 
 from tinygrad import Context, Tensor
 from tinygrad.base.errors import ArgumentError
+from tinygrad.codegen.pipeline import lower
 from tinygrad.engine import recipes, stopwatch
 from tinygrad.engine.devices import Device
 from tinygrad.engine.recipes import kernel_id, lower_kernel
@@ -17,7 +18,7 @@ from tinygrad.engine.stopwatch import Child, Stopwatch
 from tinygrad.engine.structure import structure_of
 from tinygrad.engine.trial import Trial, answer
 from tinygrad.loops import search
-from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.loops.recipe import to_text
 from tinygrad.schedule.kernels import plan
 
@@ -33,6 +34,18 @@ def product(m=70, n=50, k=30):
 
 def heuristic(ast):
     return schedule(ast, Device["CPU"].target)[1]
+
+
+def test_a_long_text_is_vectors_as_long_as_llvm_takes_it(monkeypatch):
+    """Attention's gradients of (8, 1, 750, 80) were 5,004 instructions with the smaller tiles, and
+    scalars therefore: 40 times as slow."""
+    assert recipes.CHOICES[1][1] > 5083  # those of 749
+    ast, target = kernel_of(product()), Device["CPU"].target
+    longest = lower(schedule_small(ast, target)[0], target).instructions
+    for accepted, choice in ((longest, schedule_small), (longest - 1, schedule_scalars)):
+        choices = ((schedule, 0), (schedule_small, accepted), (schedule_scalars, 1 << 20))
+        monkeypatch.setattr(recipes, "CHOICES", choices)
+        assert lower_kernel(ast, Device["CPU"])[1] == choice(ast, target)[1]
 
 
 # ---- pins ----------------------------------------------------------------------------------------

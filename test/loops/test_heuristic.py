@@ -284,6 +284,52 @@ def test_short_rows_in_lanes_are_what_numpy_says(dtype, size):
     np.testing.assert_allclose(got, want / want.sum(-1, keepdims=True), **close)
 
 
+def vectors_of(value: Tensor, machine) -> set[int]:
+    """The lanes of the arithmetic on floats in the kernel of a value."""
+    (step,) = plan(structure_of([value.uop]).sink).steps
+    (phase,) = lower(schedule(step.ast, machine)[0], machine).phases
+    return {n.dtype.count for n in phase.program if n.op in (Ops.ADD, Ops.MUL, Ops.MULACC)}
+
+
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+@pytest.mark.parametrize("size", [2, 3, 5, 6, 7])
+def test_short_rows_beside_what_is_repeated_fill_vectors(machine, size):
+    """Some vectors cover some rows: what all rows read, or a row's elements, are shuffled."""
+    rows, row = Tensor.empty(500, size).realize(), Tensor.empty(size).realize()
+    column = Tensor.empty(500, 1).realize()
+    for other in (row, column):
+        lanes = vectors_of((rows + other) * 2.5, machine)
+        assert lanes - {1} == {machine.lanes(4)}  # scalar is the arithmetic of addresses
+    planes = Tensor.empty(25, 600, 4).realize() + Tensor.empty(25, 1, 4).realize()
+    assert machine.lanes(4) in vectors_of(planes, machine)
+
+
+@pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_few_columns_are_reduced_by_vectors(machine, size):
+    """Down the columns, also of several matrices, or along many columns beside each other."""
+    row = Tensor.empty(size).realize()
+    for shape in ((896, size), (8, 896, size)):
+        value = (Tensor.empty(*shape).realize() - row).square().sum(-2)
+        assert machine.lanes(4) in vectors_of(value, machine)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 12])
+@pytest.mark.parametrize("rows", [1, 9, 331, 16385])
+def test_short_rows_in_vectors_are_what_numpy_says(size, rows):
+    draw = np.random.default_rng(0)
+    x, row, column = (draw.random(s, "float32") for s in ((rows, size), (size,), (rows, 1)))
+    a, b, c = Tensor(x), Tensor(row), Tensor(column)
+    close = {"rtol": 3e-5, "atol": 1e-5}
+    np.testing.assert_allclose((a * b - c).exp().numpy(), np.exp(x * row - column), **close)
+    np.testing.assert_allclose((a * b).exp().sum(0).numpy(), np.exp(x * row).sum(0), **close)
+    planes = x.reshape(rows, 1, size) * row[:, None]  # (rows, size, size)
+    np.testing.assert_allclose(
+        (a.reshape(rows, 1, size) * b.reshape(size, 1)).max(0).numpy(), planes.max(0), **close
+    )
+    np.testing.assert_allclose(a.softmax(0).sum(0).numpy(), np.ones(size), **close)
+
+
 def test_short_rows_whose_elements_cost_little_are_no_lanes():
     means = Tensor.empty(500, 7).realize()
     (step,) = plan(structure_of([(means - means.mean(1, keepdim=True)).uop]).sink).steps

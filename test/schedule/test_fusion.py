@@ -531,3 +531,23 @@ def test_a_windows_gradient_masks_what_it_computes_of_an_image_and_not_the_weigh
     size = 8 * 4 * 3 * 3
     reads = [n for n in nodes if n.op is Ops.INDEX and n.src[0].arg[1] == size]
     assert reads and all(len(n.src) == 2 for n in reads)
+
+
+@pytest.mark.parametrize(
+    ("made", "kernels"),
+    [
+        (lambda x: (x @ x.T).cumsum(1), 2),
+        (lambda x: x.softmax(1).cumsum(1), 2),
+        (lambda x: x.sum(1).cumsum(0), 2),
+        (lambda x: x[:100].scatter_reduce(0, ROWS, x.softmax(1), "sum"), 3),  # the target is a copy
+        (lambda x: (x * 2).exp().cumsum(1), 1),  # nothing is reduced
+        (lambda x: x[:9, :40].softmax(1).cumsum(1), 1),  # hardly any work
+    ],
+)
+def test_what_is_reduced_before_loops_in_order_is_stored(made, kernels) -> None:
+    """In these loops a sum has neither vectors nor tiles: 0.3 of PyTorch's speed, now 1 to 1.7."""
+    check(kernels, made(LONG))
+
+
+LONG = data(300, 256)
+ROWS = Tensor.zeros(300, 256, dtype=dtypes.int32).contiguous().realize()

@@ -47,7 +47,8 @@ def _term(integers: Integers, term: UOp, loop: UOp, copies: Copies) -> Parts | N
         low, high = integers.interval(term, copies)
         return (0, [low] * count) if low == high else (1, [0] * count)
     if term.op not in (Ops.IDIV, Ops.MOD) or term.src[1].op is not Ops.CONST:
-        return None
+        each = [integers.interval(term, {**copies, loop: lane}) for lane in range(count)]
+        return (0, [low for low, _ in each]) if all(low == high for low, high in each) else None
     divisor = int(term.src[1].arg)
     found = _sum(integers, *integers.form(term.src[0]), loop, copies)
     if found is None or found[0] % divisor:

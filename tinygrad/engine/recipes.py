@@ -31,6 +31,10 @@ from tinygrad.uop.op import Ops
 MOST_INSTRUCTIONS = 5000
 """LLVM's time grows faster than the text, and caches can't hold more."""
 
+CHOICES = (schedule, MOST_INSTRUCTIONS), (schedule_small, 8000), (schedule_scalars, sys.maxsize)
+"""The heuristic's recipes, with the most instructions that are accepted of each. Scalars, which are
+left in the end, take many times as long as vectors of any text."""
+
 WON = 0.97
 """A recipe wins if it takes at most this fraction of the heuristic's time in the last race."""
 
@@ -66,10 +70,10 @@ def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
             return lower(apply(ast, pin), target), pin
         except ArgumentError as error:
             raise ArgumentError(f"{_pin_file(ast)}: {error}") from error
-    for choose in (schedule, schedule_small, schedule_scalars):
+    for choose, most in CHOICES:
         kernel, recipe = choose(ast, target)
         lowered = lower(kernel, target)
-        if lowered.instructions <= MOST_INSTRUCTIONS:
+        if lowered.instructions <= most:
             break
     if BEAM and recipe and target.vector and not _reads_by_value(ast):
         found = _searched(ast, device, recipe)

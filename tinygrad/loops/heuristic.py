@@ -37,8 +37,12 @@ from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import transpose_windows
 from tinygrad.loops.vectors.parts import sum_in_parts
 from tinygrad.loops.vectors.products import product
-from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word, spread_reduction
-from tinygrad.loops.vectors.short_rows import merge_short_rows
+from tinygrad.loops.vectors.row_sums import (
+    ask_for_the_next_row,
+    has_columns,
+    is_word,
+    spread_reduction,
+)
 from tinygrad.loops.vectors.stencils import stencil
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
@@ -76,7 +80,6 @@ def _vectors(plan: Plan) -> None:
     results = transpose_windows(plan) or sum_in_parts(plan)
     merge_loops(plan)
     plan.planes |= {*names(_planes(plan, plan.kernel.src[0]))}
-    merge_short_rows(plan)
     join_siblings(plan)
     keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
@@ -352,7 +355,8 @@ def _may_divide(plan: Plan, closer: UOp, inner: UOp) -> Container[UOp]:
     width, lanes = size_of(inner), plan.lanes
     if not plan.sums or closer.op is not Ops.STORE or inner is not own_ranges(closer)[-1]:
         return ()
-    if 2 * width > lanes and not contractions(plan, plan.nest("store")):
+    alone = not contractions(plan, plan.nest("store"))
+    if alone and (2 * width > lanes or any(has_columns(plan, n) for n in plan.sums)):
         return ()
     if width < lanes:
         return frozenset(plan.nodes)

@@ -214,7 +214,7 @@ class Plan:
         lanes = self.lanes_within(size)
         if lanes == 1:
             if 1 < size <= UNROLL_WHOLE and role_now == "LOOP":
-                self.do("role", loop, "VECTOR" if self._is_short_vector(loop) else role)
+                self.do("role", loop, "VECTOR" if self.is_short_vector(loop) else role)
             return
         while copies > 1 and size < lanes * copies:
             copies //= 2
@@ -224,7 +224,7 @@ class Plan:
         else:
             self.split(loop, lanes, loop + "v", role_now, "VECTOR")
 
-    def _is_short_vector(self, loop: str) -> bool:
+    def is_short_vector(self, loop: str) -> bool:
         """Whether a loop shorter than a vector should be one short vector: all reads are contiguous
         along it or don't depend on it."""
         counter = self.loops[loop]

@@ -137,6 +137,8 @@ class Inlining:
         inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
         if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
             return True
+        if any(store.op in (Ops.RUNNING, Ops.SCATTER) for store in demand.kernel.stores):
+            return False  # sums have neither vectors nor tiles in loops that run in order
         if (node, demand) in self.folded:
             part = self.folded[node, demand]
             is_rather = self._rather_folded(node, contexts, part)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
     is_plain_loop,
     name_of,
     option,
@@ -41,7 +42,8 @@ def spread_reduction(
     if is_word(plan, reduction):
         _words_of_lanes(plan, loop)
         return
-    if fills_vectors and 1 in steps_along(reduced, loop):
+    down = _is_short(plan, last) and has_columns(plan, reduction)
+    if fills_vectors and (down or 1 in steps_along(reduced, loop)):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):
             unit = vector_unit(plan, loop)
             if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
@@ -58,6 +60,20 @@ def spread_reduction(
         own = own[-1:]  # lanes' places are known then, and which of them are masked
     if turns(own) <= most:
         plan.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
+
+
+def has_columns(plan: Plan, reduction: UOp) -> bool:
+    """Whether a reduction goes down a few columns, side by side, that are longer than a vector. Not
+    where rows are staged: the last vector of one column's copy would lie in the next one's."""
+    loop = own_ranges(reduction)[-1]
+    steps = {*steps_along(reduction.src[0].toposort(), loop)}
+    fits = plan.fills_vectors(loop) and not plan.stages
+    return fits and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
+
+
+def _is_short(plan: Plan, last: UOp | None) -> bool:
+    """Whether a stored row has no room for vectors: those of its columns' sums lie down them."""
+    return last is not None and role_of(last) == "LOOP" and size_of(last) < plan.lanes
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:

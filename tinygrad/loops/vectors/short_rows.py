@@ -6,6 +6,7 @@ rows that are reduced lie side by side, each in a lane, if their elements cost e
 from __future__ import annotations
 
 from itertools import product
+from math import gcd
 
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
@@ -37,20 +38,25 @@ IN_FLIGHT = 8
 """Sums, so that none waits for the one before."""
 
 
-def merge_short_rows(plan: Plan) -> None:
-    """Merges the innermost loops of the stores, if vectors can then run over them."""
-    loops, nodes = plan.nest("store").loops, plan.nodes
-    if plan.stages or any(n.op in (Ops.REDUCE, Ops.RUNNING) for n in nodes):
-        return
+def merge_short_rows(plan: Plan) -> int:
+    """Merges the innermost loops of the stores, if vectors can then run over them. Returns after
+    how many vectors rows begin at the same lanes again; 0 if there are no such rows."""
+    loops = plan.nest("store").loops
+    if plan.stages or any(n.op is Ops.RUNNING for n in plan.nodes):
+        return 0
     for first in range(len(loops) - 2, -1, -1):
         run, rows = loops[first:], turns(loops[first + 1 :])
-        if rows >= plan.lanes or plan.lanes % rows or not all(map(is_plain_loop, run)):
-            return
-        if 2 * turns(run) > plan.lanes and _is_one_row(plan, run) and _are_covered(plan, run):
+        period = rows // gcd(rows, plan.lanes)
+        if rows >= plan.lanes or not all(map(is_plain_loop, run)):
+            return 0
+        enough = 2 * turns(run) > plan.lanes if period == 1 else turns(run) >= period * plan.lanes
+        fits = _is_one_row(plan, run) and _are_columns(plan, run) and _are_covered(plan, run)
+        if enough and fits:
             last = name_of(run[-1])
             for loop in reversed(run[:-1]):
                 last = plan.merge(name_of(loop), last, "p")
-            return
+            return period
+    return 0
 
 
 def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
@@ -64,6 +70,15 @@ def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
         for node in plan.nodes
         if node.op not in (Ops.INDEX, Ops.STORE) and not is_index(node)
         for source in node.src
+    )
+
+
+def _are_columns(plan: Plan, run: tuple[UOp, ...]) -> bool:
+    """Whether all that is reduced are columns, which lie side by side."""
+    reads = [n for n in reads_of(plan.nodes) if not n.ranges.isdisjoint(run)]
+    down = {loop for n in plan.sums for loop in own_ranges(n)}
+    return all(n.ranges.issuperset(run) for n in plan.sums) and all(
+        step(n, run[-1]) == 1 for n in reads if not n.ranges.isdisjoint(down)
     )
 
 
@@ -107,13 +122,13 @@ def covered(spots: set[int], lanes: int) -> bool:
 
 
 def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
-    """Makes each of the rows that are reduced a lane, and all short loops of a row copies, so that
+    """Makes each of the rows a lane, and all short loops of a row copies, so that
     its elements stay in registers: if rows are shorter than a vector, and computing the elements
     one by one costs more than bringing each into its lane and storing it from there. Sums may be
     long where lanes read side by side anyway: of a transposed matrix by a narrow one."""
     *outer, last = nest.loops
     row = {last}.union(*(own_ranges(n) for n in sums))
-    if not (sums and outer and all(map(is_plain_loop, (*row, outer[-1])))):
+    if not (outer and all(map(is_plain_loop, (*row, outer[-1])))):
         return False
     rows = outer[-1]
     short = {r for r in row if size_of(r) < plan.lanes}

@@ -28,7 +28,13 @@ from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
-from tinygrad.loops.vectors.short_rows import covered, lane_spots, lanes_pay, lay_side_by_side
+from tinygrad.loops.vectors.short_rows import (
+    covered,
+    lane_spots,
+    lanes_pay,
+    lay_side_by_side,
+    merge_short_rows,
+)
 from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
@@ -76,6 +82,8 @@ SHORT_ROW = 2
 
 def stream(plan: Plan, nest: Nest) -> None:
     """Roles and tasks for a nest that only passes over memory."""
+    if _by_merged_rows(plan):
+        return
     nest = unbroken(plan, nest)
     if not nest.loops:  # a single result
         for reduction in sums_of(plan.inline(nest.values)):
@@ -101,7 +109,7 @@ def stream(plan: Plan, nest: Nest) -> None:
         _transpose(plan, nest, last, across)
     elif nest.is_top and _columns(plan, nest, reductions):
         return
-    elif not reduced_by_vectors(plan.nodes, last):
+    else:
         _along(plan, nest, last)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
@@ -109,11 +117,24 @@ def stream(plan: Plan, nest: Nest) -> None:
             _find_places_first(plan)
 
 
+def _by_merged_rows(plan: Plan) -> bool:
+    """Does the stores' nest by vectors over several short rows, if it has such rows."""
+    period = merge_short_rows(plan)
+    if period:
+        nest = plan.nest("store")
+        *outer, last = names(nest.loops)
+        copies = _copies(plan, nest, nest.loops[-1])
+        plan.vectorise(last, max(period, copies // period * period))
+        parallelise(plan, _task_loops(plan, plan.nest("store"), outer, last, are_rows=False))
+    return period > 0
+
+
 def _by_lanes_or_laid_along(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
     """Does a nest of short rows by lanes, or one of narrow matrices again once their columns lie
     along its sums. Whether it was one of these."""
     *outer, last = names(nest.loops)
-    if not any(is_word(plan, n) for n in sums) and lay_side_by_side(plan, nest, sums, across):
+    is_row = sums and not any(is_word(plan, n) for n in sums)
+    if is_row and lay_side_by_side(plan, nest, sums, across):
         if nest.is_top:
             parallelise(plan, _task_loops(plan, nest, outer, last, are_rows=True))
         return True
@@ -274,9 +295,19 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
 
 
 def _along(plan: Plan, nest: Nest, last: UOp) -> None:
-    """Vectors along the stored row."""
-    if not _one_vector(plan, nest, last):
+    """Vectors along the stored row; or copies of the vectors that lie down its columns."""
+    if reduced_by_vectors(plan.nodes, last):
+        if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP" and not plan.stages:
+            plan.give("UNROLL", [name_of(last)])
+    elif not _one_vector(plan, nest, last) and not _by_lanes(plan, nest, last):
         plan.vectorise(name_of(last), _copies(plan, nest, last))
+
+
+def _by_lanes(plan: Plan, nest: Nest, last: UOp) -> bool:
+    """Makes rows lanes that would else be scalars."""
+    alone = nest.is_top and not plan.sums and not plan.stages and role_of(last) == "LOOP"
+    is_short = plan.lanes_within(size_of(last)) == 1 and not plan.is_short_vector(name_of(last))
+    return alone and is_short and lay_side_by_side(plan, nest, [], None)
 
 
 def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
