@@ -649,6 +649,19 @@ def test_an_older_processor_can_be_had_here():
     assert found.stdout.split() == ["4830.0", "16"], found.stderr
 
 
+@pytest.mark.parametrize("without", ["", "avx512", "avx"])
+def test_nothing_is_read_beyond_what_is_lent(without):
+    program = Path(__file__).parent / "page_ends.py"
+    found = subprocess.run(
+        [sys.executable, program],
+        env={**os.environ, "DEV": "CPU", "CPU_WITHOUT": without},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert found.stdout.endswith("all\n"), (found.stdout[-60:], found.stderr)
+
+
 def test_cores_are_chosen_by_ability():
     every = set(X86_FEATURES.values())
     assert choose_core("x86_64", "GenuineIntel", every).cpu == "sapphirerapids"

@@ -12,13 +12,14 @@ from tinygrad.codegen.access import Access, Store
 from tinygrad.codegen.faults import Faults
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import Copies, Integers
-from tinygrad.codegen.linear import Program, Scope, as_node
+from tinygrad.codegen.linear import Program, Scope, as_node, is_off
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.codegen.running import Running
 from tinygrad.codegen.tiles import Tiles
 from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
+    gate_of,
     indices,
     name_of,
     option,
@@ -205,8 +206,11 @@ class Evaluator:
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))
-            limited = self._beyond(node, copies)
-            self.access.store(Store(stage, flat_offset(node), value), copies, limited)
+            limited, gate = self._beyond(node, copies), gate_of(node)
+            only = None if gate is None else self.evaluate(gate, copies)
+            if not is_off(only):
+                store = Store(stage, flat_offset(node), value)
+                self.access.store(store, copies, limited, only=only)
             return value
         return self.access.load(node, copies)
 

@@ -5,12 +5,13 @@ canonical form: as a whole where it is used, not step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import post_order
 from tinygrad.loops.layout import gate_of, indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
+from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -49,9 +50,31 @@ def rebuild(root: UOp, loops: Mapping[UOp, Replacement], hook: Hook | None = Non
 
 
 def value_at(read: UOp) -> UOp:
-    """The value of a STAGE at the indices of a read."""
-    stage = read.src[0]
-    return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
+    """The value of a STAGE at the indices of a read; it reads memory where the read does."""
+    stage, gate = read.src[0], gate_of(read)
+    value = replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
+    for inside in [] if gate is None else conditions_of(gate):
+        value = guarded(value, inside, inside.ranges)
+    return value
+
+
+def guarded(value: UOp, inside: UOp, loops: Collection[UOp]) -> UOp:
+    """`value`, whose reads that depend on all of the loops happen only where `inside` holds; its
+    CHECKs pass elsewhere."""
+
+    def guard(node: UOp) -> UOp | None:
+        if not node.ranges.issuperset(loops):
+            return None
+        if node.op is Ops.CHECK:
+            checked, fine = node.src
+            return node.with_src((checked, inside.alu(Ops.WHERE, fine, fine.const_like(True))))
+        if node.op is not Ops.INDEX:
+            return None
+        gate = gate_of(node)
+        src = node.src if gate is None else node.src[:-1]
+        return node.with_src((*src, inside if gate is None else gate & inside))
+
+    return rebuild(value, {}, guard)
 
 
 def replaced(root: UOp, changes: Mapping[UOp, UOp], known: dict[UOp, UOp] | None = None) -> UOp:

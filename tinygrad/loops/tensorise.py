@@ -9,10 +9,10 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
+from tinygrad.loops.layout import is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import loop_named, owners_of, stage_named
-from tinygrad.loops.rebuild import rebuild, replaced
+from tinygrad.loops.rebuild import guarded, replaced
 from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -59,7 +59,7 @@ def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
     and the identity beyond. Memory is read only below the limit."""
     inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
     nothing = identity(reduce.arg, reduce.dtype)
-    return inside.alu(Ops.WHERE, _guarded(value, loop, inside), nothing)
+    return inside.alu(Ops.WHERE, guarded(value, inside, (loop,)), nothing)
 
 
 def complete(kernel: UOp, name: str) -> UOp:
@@ -116,24 +116,7 @@ def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:
 
 def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
     """`value` where `inside` holds, else 0. Memory is read only where it holds."""
-    return _zero_unless(inside, _guarded(value, loop, inside))
-
-
-def _guarded(value: UOp, loop: UOp, inside: UOp) -> UOp:
-    """`value`, whose reads that depend on the loop happen only where `inside` holds; its CHECKs
-    pass elsewhere."""
-
-    def guarded(node: UOp) -> UOp | None:
-        if node.op is Ops.CHECK and loop in node.ranges:
-            checked, fine = node.src
-            return node.with_src((checked, inside.alu(Ops.WHERE, fine, fine.const_like(True))))
-        if node.op is not Ops.INDEX or loop not in node.ranges:
-            return None
-        gate = gate_of(node)
-        src = node.src if gate is None else node.src[:-1]
-        return node.with_src((*src, inside if gate is None else gate & inside))
-
-    return rebuild(value, {}, guarded)
+    return _zero_unless(inside, guarded(value, inside, (loop,)))
 
 
 def _zero_unless(inside: UOp, value: UOp) -> UOp:

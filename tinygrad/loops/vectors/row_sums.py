@@ -63,12 +63,10 @@ def spread_reduction(
 
 
 def has_columns(plan: Plan, reduction: UOp) -> bool:
-    """Whether a reduction goes down a few columns, side by side, that are longer than a vector. Not
-    where rows are staged: the last vector of one column's copy would lie in the next one's."""
+    """Whether a reduction goes down a few columns, side by side, that are longer than a vector."""
     loop = own_ranges(reduction)[-1]
     steps = {*steps_along(reduction.src[0].toposort(), loop)}
-    fits = plan.fills_vectors(loop) and not plan.stages
-    return fits and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
+    return plan.fills_vectors(loop) and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
 
 
 def _is_short(plan: Plan, last: UOp | None) -> bool:

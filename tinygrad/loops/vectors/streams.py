@@ -297,7 +297,7 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
 def _along(plan: Plan, nest: Nest, last: UOp) -> None:
     """Vectors along the stored row; or copies of the vectors that lie down its columns."""
     if reduced_by_vectors(plan.nodes, last):
-        if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP" and not plan.stages:
+        if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP":
             plan.give("UNROLL", [name_of(last)])
     elif not _one_vector(plan, nest, last) and not _by_lanes(plan, nest, last):
         plan.vectorise(name_of(last), _copies(plan, nest, last))
