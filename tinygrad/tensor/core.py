@@ -98,6 +98,16 @@ def check_axes(operation: str, tensor: Core, least: int) -> None:
         raise ShapeError(f"{operation}: {tensor.shape}; legal {legal} or more")
 
 
+def _has_no_sources(node: UOp) -> bool:
+    """Whether no gradient can go through a node, as a template sees it: to that, a padded copy is a
+    value like any other."""
+    base, is_padded = node.base, False
+    while node is not base:
+        is_padded |= node.op is Ops.PAD
+        node = node.src[0]
+    return base.op in _WITHOUT_SOURCES and (not is_padded or base.op is Ops.BUFFER)
+
+
 def is_detached(node: UOp) -> bool:
     """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
     while node.op in GroupOp.Movement:
@@ -522,7 +532,7 @@ class Core(Holder):
             return node
         if wants:
             return node.detach(self._start)
-        lets_none = node.base.op in _WITHOUT_SOURCES or not dtypes.is_float(node.dtype)
+        lets_none = _has_no_sources(node) or not dtypes.is_float(node.dtype)
         return node if lets_none else node.detach()
 
     @property
