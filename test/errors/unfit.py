@@ -105,6 +105,7 @@ NUMBERS = {
     ],
     lambda: F.pdist(x(3, 4), -1): ["pdist", "p=-1", "legal are numbers from 0"],
     lambda: F.lp_pool1d(x(1, 4), INF, 2): ["lp_pool1d", "norm_type inf", "legal is any other"],
+    lambda: F.lp_pool1d(x(1, 4), np.ones(2), 2): ["lp_pool1d", "array", "legal are numbers"],
     lambda: F.cosine_similarity(x(2, 3), x(2, 3), 1, -1): ["cosine_similarity", "eps=-1", "from 0"],
     lambda: F.ctc_loss(x(6, 2, 4), x(2, 1).int(), [6, 6], [1, 1], -1): [
         "ctc_loss",

@@ -91,7 +91,7 @@ def test_a_captured_update_counts_its_launches(name):
 
     with Tensor.train():
         counts = [kernels(lambda: step(*gradients)) for _ in range(4)]
-    assert counts[-1] == counts[-2] <= 3
+    assert counts[-1] == counts[-2] <= (4 if name == "lamb" else 3)  # it also needs norms
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

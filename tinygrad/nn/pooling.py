@@ -212,6 +212,7 @@ def _powers(
 ) -> Tensor:
     """(Σ xᵖ)^(1/p), p = `norm_type`."""
     kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
+    check_types(f"lp_pool{axes}d", [norm_type], (int, float), "numbers", ArgumentError)
     if norm_type == 0 or not abs(norm_type) < math.inf:
         raise ArgumentError(f"lp_pool{axes}d: norm_type {norm_type}; legal is any other number")
     mean = _averages(axes, x**norm_type, kernel, stride, 0, ceil_mode, True)
