@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tinygrad.nn.spellings import WRITABLE, called_by_others
@@ -28,6 +28,10 @@ class Held:
         """The tensors that the function takes before its options."""
         return type(self).function(*tensors, **named, **vars(self))
 
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__qualname__}({options})"
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
@@ -46,21 +50,17 @@ def held(
     SoftMarginLoss(reduction='sum')
     """
     given = inspect.signature(options_of or function).parameters.values()
-    options = {
-        p.name: p.default
+    options = [
+        (p.name, p.annotation, field() if p.default is p.empty else p.default)
         for p in given
         if p.default is not p.empty or not (p.name == "self" or p.annotation.startswith("Tensor"))
         if p.name != "training"
-    }
+    ]
     if function.__name__ in WRITABLE:
-        options["inplace"] = False
+        options.append(("inplace", "bool", False))
     members = {
-        "__annotations__": dict.fromkeys(options, "Any"),
         "__doc__": function.__doc__,
         "__module__": sys._getframe(1).f_globals["__name__"],
         "function": staticmethod(called_by_others(function, name)),
     }
-    members |= {
-        option: each for option, each in options.items() if each is not inspect.Signature.empty
-    }
-    return dataclass(eq=False)(type(name, (Held,), members))
+    return make_dataclass(name, options, bases=(Held,), namespace=members, repr=False, eq=False)
