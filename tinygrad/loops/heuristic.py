@@ -356,7 +356,7 @@ def _may_divide(plan: Plan, closer: UOp, inner: UOp) -> Container[UOp]:
     if not plan.sums or closer.op is not Ops.STORE or inner is not own_ranges(closer)[-1]:
         return ()
     alone = not contractions(plan, plan.nest("store"))
-    if alone and (2 * width > lanes or any(has_columns(plan, n) for n in plan.sums)):
+    if alone and (2 * width > lanes or any(has_columns(plan, n, inner) for n in plan.sums)):
         return ()
     if width < lanes:
         return frozenset(plan.nodes)

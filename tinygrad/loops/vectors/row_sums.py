@@ -15,6 +15,7 @@ from tinygrad.loops.layout import (
     reads_of,
     role_of,
     size_of,
+    step,
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
@@ -42,7 +43,7 @@ def spread_reduction(
     if is_word(plan, reduction):
         _words_of_lanes(plan, loop)
         return
-    down = _is_short(plan, last) and has_columns(plan, reduction)
+    down = last is not None and _is_short(plan, last) and has_columns(plan, reduction, last)
     if fills_vectors and (down or 1 in steps_along(reduced, loop)):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):
             unit = vector_unit(plan, loop)
@@ -62,16 +63,19 @@ def spread_reduction(
         plan.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
 
 
-def has_columns(plan: Plan, reduction: UOp) -> bool:
-    """Whether a reduction goes down a few columns, side by side, that are longer than a vector."""
+def has_columns(plan: Plan, reduction: UOp, last: UOp) -> bool:
+    """Whether a reduction goes down a few columns, one for each turn of `last`, that lie side by
+    side and are longer than a vector."""
     loop = own_ranges(reduction)[-1]
-    steps = {*steps_along(reduction.src[0].toposort(), loop)}
-    return plan.fills_vectors(loop) and not steps.isdisjoint(range(2, LONGEST_STEP + 1))
+    reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
+    if not plan.fills_vectors(loop) or not all(last in n.ranges for n in reads):
+        return False
+    return any(step(n, loop) in range(2, LONGEST_STEP + 1) for n in reads)
 
 
-def _is_short(plan: Plan, last: UOp | None) -> bool:
+def _is_short(plan: Plan, last: UOp) -> bool:
     """Whether a stored row has no room for vectors: those of its columns' sums lie down them."""
-    return last is not None and role_of(last) == "LOOP" and size_of(last) < plan.lanes
+    return role_of(last) == "LOOP" and size_of(last) < plan.lanes
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
