@@ -56,7 +56,15 @@ def weights(*nets):
     return [p.numpy() for net in nets for p in net.parameters]
 
 
-def train(kind=nn.optim.SGD, before=None, between=None, after=None, steps=STEPS, **options):
+def train(
+    kind=nn.optim.SGD,
+    before=None,
+    between=None,
+    after=None,
+    steps=STEPS,
+    make_loss=loss_of,
+    **options,
+):
     """A plain loop; `before`, `between` and `after` look on, and do what they like."""
     net, seen = Net(), []
     optimizer = kind(net.parameters, **{"lr": 0.1, **options})
@@ -65,7 +73,7 @@ def train(kind=nn.optim.SGD, before=None, between=None, after=None, steps=STEPS,
             for do in (before,) if before else ():
                 seen += do(net, optimizer, number) or []
             optimizer.zero_grad()
-            loss = loss_of(net, number)
+            loss = make_loss(net, number)
             for do in (between,) if between else ():
                 seen += do(net, optimizer, number) or []
             loss.backward()
@@ -1173,36 +1181,25 @@ def evaluated_between():
 
 @program
 def masks_are_counted_anew():
-    net, seen = Net(), []
-    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
-    with Tensor.train():
-        for number in range(STEPS):
-            optimizer.zero_grad()
-            x, y = batch(number)
-            causal = Tensor.arange(5).reshape(5, 1) >= Tensor.arange(5)
-            spread = (x + Tensor.linspace(0, 1, 5)).dot(causal.where(1.0, 0.5) + Tensor.eye(5))
-            first = Tensor.arange(3) < 2 + number % 2
-            loss = (net(spread).log_softmax(-1) * first).square().mean() + y[Tensor.arange(2)].sum()
-            loss.backward()
-            optimizer.step()
-            seen += [loss.numpy(), Tensor.arange(4).numpy()]
-    return [*seen, *weights(net)]
+    def loss(net, number):
+        x, y = batch(number)
+        causal = Tensor.arange(5).reshape(5, 1) >= Tensor.arange(5)
+        spread = (x + Tensor.linspace(0, 1, 5)).dot(causal.where(1.0, 0.5) + Tensor.eye(5))
+        first = Tensor.arange(3) < 2 + number % 2
+        return (net(spread).log_softmax(-1) * first).square().mean() + y[Tensor.arange(2)].sum()
+
+    return train(make_loss=loss, after=lambda *_: [Tensor.arange(4).numpy()])
 
 
 def on_hidden(make):
     """Steps of a net whose hidden values are made something of."""
-    net, seen = Net(), []
-    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
-    with Tensor.train():
-        for number in range(STEPS):
-            optimizer.zero_grad()
-            x, y = batch(number)
-            hidden = net.hidden(x).sigmoid()
-            loss = make(hidden) + net.out(hidden).sparse_categorical_crossentropy(y)
-            loss.backward()
-            optimizer.step()
-            seen.append(loss.numpy())
-    return [*seen, *weights(net)]
+
+    def loss(net, number):
+        x, y = batch(number)
+        hidden = net.hidden(x).sigmoid()
+        return make(hidden) + net.out(hidden).sparse_categorical_crossentropy(y)
+
+    return train(make_loss=loss)
 
 
 @program
@@ -1500,8 +1497,8 @@ def lent_memory():
 
 @pytest.fixture
 def ways(monkeypatch):
-    """Runs a program, and says how often it did again what was done before. What other tests left
-    counts for nothing: a method whose graph met values that they hold isn't remembered."""
+    """Runs a program, and says how often it did again what was done before. The program meets its
+    methods for the first time, whatever tests came before."""
     gc.collect()
     template._remembered.cache_clear()
     count = [0]

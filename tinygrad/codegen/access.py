@@ -200,10 +200,14 @@ class Access:
 
     # ---- loads -----------------------------------------------------------------------------------
 
+    def gate(self, read: UOp, copies: Copies) -> UOp | None:
+        """The mask of an INDEX's gate; None without one."""
+        gate = gate_of(read)
+        return None if gate is None else self.evaluate(gate, copies)
+
     def load(self, read: UOp, copies: Copies) -> UOp:
         """The value of an INDEX; 0 in lanes whose gate is off."""
-        gate = gate_of(read)
-        mask = None if gate is None else self.evaluate(gate, copies)
+        mask = self.gate(read, copies)
         if not is_off(mask):
             mask = self.program.both(mask, self._within(read, copies))
         if is_off(mask):
@@ -370,13 +374,12 @@ class Access:
         """Loads along `along`, one for each lane of `loop`, and transposes; every copy of `along`
         gets its value."""
         program, integers, size = self.program, self.integers, size_of(loop)
-        gate = gate_of(read)
 
         def row(here: Copies) -> UOp:
             integers.along = along
             mask = self._within(read, here)
-            if gate is not None and not is_off(mask):
-                mask = program.both(mask, self.evaluate(gate, here))
+            if not is_off(mask):
+                mask = program.both(mask, self.gate(read, here))
             integers.along = None
             if is_off(mask):
                 return program.widen(UOp.const(read.dtype, 0), size)
@@ -449,8 +452,7 @@ class Access:
         loop = next((r for r in own if role_of(r) == "VECTOR" and r not in copies), None)
         if loop is None or size_of(loop) * stage.dtype.itemsize != FETCHED:
             return False
-        gate = gate_of(read)
-        mask = self.program.both(None if gate is None else self.evaluate(gate, copies), None)
+        mask = self.program.both(self.gate(read, copies), None)
         if mask is not None and (is_off(mask) or mask.dtype.count > 1):
             return False
         if self.integers.valid(own, copies) is not None or self._within(read, copies) is not None:

@@ -19,7 +19,6 @@ from tinygrad.codegen.tiles import Tiles
 from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
-    gate_of,
     indices,
     name_of,
     option,
@@ -206,11 +205,10 @@ class Evaluator:
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))
-            limited, gate = self._beyond(node, copies), gate_of(node)
-            only = None if gate is None else self.evaluate(gate, copies)
+            only = self.access.gate(node, copies)
             if not is_off(only):
                 store = Store(stage, flat_offset(node), value)
-                self.access.store(store, copies, limited, only=only)
+                self.access.store(store, copies, self._beyond(node, copies), only=only)
             return value
         return self.access.load(node, copies)
 

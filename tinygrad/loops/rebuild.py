@@ -54,11 +54,11 @@ def value_at(read: UOp) -> UOp:
     stage, gate = read.src[0], gate_of(read)
     value = replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
     for inside in [] if gate is None else conditions_of(gate):
-        value = guarded(value, inside, inside.ranges)
+        value = read_where(value, inside, inside.ranges)
     return value
 
 
-def guarded(value: UOp, inside: UOp, loops: Collection[UOp]) -> UOp:
+def read_where(value: UOp, inside: UOp, loops: Collection[UOp]) -> UOp:
     """`value`, whose reads that depend on all of the loops happen only where `inside` holds; its
     CHECKs pass elsewhere."""
 

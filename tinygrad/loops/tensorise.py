@@ -12,7 +12,7 @@ from tinygrad.base.target import Target
 from tinygrad.loops.layout import is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import loop_named, owners_of, stage_named
-from tinygrad.loops.rebuild import guarded, replaced
+from tinygrad.loops.rebuild import read_where, replaced
 from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -59,7 +59,7 @@ def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
     and the identity beyond. Memory is read only below the limit."""
     inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
     nothing = identity(reduce.arg, reduce.dtype)
-    return inside.alu(Ops.WHERE, guarded(value, inside, (loop,)), nothing)
+    return inside.alu(Ops.WHERE, read_where(value, inside, (loop,)), nothing)
 
 
 def complete(kernel: UOp, name: str) -> UOp:
@@ -116,7 +116,7 @@ def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:
 
 def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
     """`value` where `inside` holds, else 0. Memory is read only where it holds."""
-    return _zero_unless(inside, guarded(value, inside, (loop,)))
+    return _zero_unless(inside, read_where(value, inside, (loop,)))
 
 
 def _zero_unless(inside: UOp, value: UOp) -> UOp:

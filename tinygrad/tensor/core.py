@@ -101,11 +101,10 @@ def check_axes(operation: str, tensor: Core, least: int) -> None:
 def _has_no_sources(node: UOp) -> bool:
     """Whether no gradient can go through a node, as a template sees it: to that, a padded copy is a
     value like any other."""
-    base, is_padded = node.base, False
-    while node is not base:
-        is_padded |= node.op is Ops.PAD
-        node = node.src[0]
-    return base.op in _WITHOUT_SOURCES and (not is_padded or base.op is Ops.BUFFER)
+    base = node.base
+    if base.op is Ops.BUFFER or base.op not in _WITHOUT_SOURCES:
+        return base.op is Ops.BUFFER
+    return all(step.op is not Ops.PAD for step in steps_between(node, base))
 
 
 def is_detached(node: UOp) -> bool:

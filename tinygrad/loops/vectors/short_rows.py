@@ -122,10 +122,10 @@ def covered(spots: set[int], lanes: int) -> bool:
 
 
 def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
-    """Makes each of the rows a lane, and all short loops of a row copies, so that
-    its elements stay in registers: if rows are shorter than a vector, and computing the elements
-    one by one costs more than bringing each into its lane and storing it from there. Sums may be
-    long where lanes read side by side anyway: of a transposed matrix by a narrow one."""
+    """Makes each of the rows a lane, and all short loops of a row copies, so that its elements stay
+    in registers: if rows are shorter than a vector, and computing the elements one by one costs
+    more than bringing each into its lane and storing it from there. Sums may be long where lanes
+    read side by side anyway: of a transposed matrix by a narrow one."""
     *outer, last = nest.loops
     row = {last}.union(*(own_ranges(n) for n in sums))
     if not (outer and all(map(is_plain_loop, (*row, outer[-1])))):
