@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import Recent
-from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
     CACHELEVEL,
@@ -30,6 +29,7 @@ from tinygrad.base.settings import (
     RING_BYTES,
 )
 from tinygrad.engine.cache import disk_cache, stamped_key
+from tinygrad.engine.cold import making
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
 from tinygrad.engine.numbers import Number, nobodys
@@ -40,11 +40,6 @@ from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import Cut, Place, Placement
-
-if TYPE_CHECKING:
-    from tinygrad.engine import making
-else:
-    making = later("tinygrad.engine.making")
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
