@@ -25,6 +25,7 @@ from tinygrad.engine.gradients import given_since
 from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
 from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
+    buffer_of_all,
     computing,
     in_memory,
     realize,
@@ -34,9 +35,7 @@ from tinygrad.engine.realize import (
 )
 from tinygrad.engine.storage import Buffer, buffer_of, noting
 from tinygrad.engine.turns import turns
-from tinygrad.schedule.bases import contiguous_base
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -273,16 +272,9 @@ def _settled(tensor: Holder) -> Holder:
     """The tensor, computed, in a whole buffer in its own order."""
     realize(tensor.uop)
     node = tensor.uop
-    if in_memory(node) and buffer_is_whole(node):
+    if in_memory(node) and buffer_of_all(node) is not None:
         return tensor
     return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
-
-
-def buffer_is_whole(node: UOp) -> bool:
-    """Whether `node` is a RESHAPE of a BUFFER, or the used part of its room."""
-    if node.op is Ops.SHRINK:
-        return node.base.op is Ops.BUFFER and node.base.in_room(node.shape) is node
-    return contiguous_base(node).op is Ops.BUFFER
 
 
 def _signature(

@@ -109,9 +109,8 @@ def _has_no_sources(node: UOp) -> bool:
 
 def is_detached(node: UOp) -> bool:
     """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
-    while node.op in GroupOp.Movement:
-        node = node.src[0]
-    return node.op is Ops.DETACH and len(node.src) == 1
+    top = beneath(node, GroupOp.Movement)
+    return top.op is Ops.DETACH and len(top.src) == 1
 
 
 def settled(node: UOp, whole: bool = False) -> UOp:

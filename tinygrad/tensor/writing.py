@@ -40,7 +40,7 @@ from tinygrad.engine.storage import (
     supersede,
 )
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import is_concrete
+from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
@@ -126,10 +126,8 @@ def _is_lone(tensor: Core) -> bool:
 
 def _is_all(place: Version) -> bool:
     """Whether this is all of some storage, its elements in order."""
-    node = place.view
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node is place.base and node.op is Ops.BUFFER
+    base = beneath(place.view, (Ops.RESHAPE,))
+    return base is place.base and base.op is Ops.BUFFER
 
 
 class Writing(Autograd):
