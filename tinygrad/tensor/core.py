@@ -45,8 +45,8 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_INSIDE = (_PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSIDE = (PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 _WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 

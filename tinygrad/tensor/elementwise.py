@@ -390,7 +390,7 @@ class Elementwise(Movement):
         [1, 3]
         """
         a, b = self._pair("minimum", x)
-        return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
+        return self._of_pair(order_reversed(order_reversed(a).alu(Ops.MAX, order_reversed(b))), x)
 
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
         """Not below `min`, not above `max`; where they cross, `max`. NaN where a limit is.
@@ -566,7 +566,7 @@ class Elementwise(Movement):
             return near  # type: ignore[no-any-return]
         check_number_from("isclose", "rtol", rtol, 0)
         check_number_from("isclose", "atol", atol, 0)
-        a, b = self._meet("isclose", other, dtype=_float_of(self, other))
+        a, b = self._meet("isclose", other, dtype=float_of_both(self, other))
         near = a.isfinite() & b.isfinite() & ((a - b).abs() <= b.abs() * rtol + atol)
         both = (a.isnan() & b.isnan()) & equal_nan
         return a.eq(b) | near | both
@@ -791,7 +791,7 @@ def _at_least_int8(dtype: DType) -> DType:
     return dtypes.int8 if dtype is dtypes.bool else dtype
 
 
-def _float_of(a: Elementwise, b: Any) -> DType:
+def float_of_both(a: Elementwise, b: Any) -> DType:
     """The float type in which `a` and `b` meet."""
     other = b.dtype if isinstance(b, Elementwise) else a.dtype
     return least_upper_float(least_upper_dtype(a.dtype, other))
@@ -802,7 +802,7 @@ def float_kind(dtype: DType) -> DType:
     return compute_dtype(least_upper_float(dtype))
 
 
-def _opposite(node: UOp) -> UOp:
+def order_reversed(node: UOp) -> UOp:
     """The order turned round without overflow: minus a float, the bits of an integer turned."""
     if node.dtype is dtypes.bool:
         return node.logical_not()
