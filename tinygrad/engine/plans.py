@@ -32,7 +32,7 @@ from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.cold import making
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
-from tinygrad.engine.numbers import Number, nobodys
+from tinygrad.engine.numbers import Number, key_of
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
@@ -87,7 +87,7 @@ def make_plan(structure: Structure) -> None:
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
     pairs = zip(found.numbers, structure.numbers, strict=True)
-    return {i for i, (ours, theirs) in enumerate(pairs) if ours != nobodys(theirs)}
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours != key_of(theirs)}
 
 
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
@@ -95,7 +95,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), tuple(map(nobodys, structure.numbers)), places)
+    return _Shared(runnable_plan(sink), tuple(map(key_of, structure.numbers)), places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

@@ -2,6 +2,14 @@
 
 A realized node keeps its meaning and gains `known`, the view of storage that holds its value;
 everything else that shares the node sees it.
+
+This file decides what a call computes besides what is wanted (what living tensors still need of
+versions that are about to be overwritten), and when; which thread asks, which records, and who is
+told. How a plan is found or made (`plans`) and run (`run`), and what a kernel is, it doesn't know.
+
+Read in this order: `_compute` (find the plan, or make it without a lock, then run), `_pending` and
+`_old_readers` (what has to be computed too), `_run` and `_publish` (where values are afterwards),
+`before_overwriting` (the same question for replays, which overwrite without a graph), `read`.
 """
 
 from __future__ import annotations

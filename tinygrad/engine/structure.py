@@ -218,5 +218,5 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     form += [at[root] for root in ends]
     form += numbers.fixed
     return Structure(
-        tuple(roots), tuple(nodes), tuple(params), tuple(binds), numbers.that_differ, tuple(form)
+        tuple(roots), tuple(nodes), tuple(params), tuple(binds), numbers.free, tuple(form)
     )

@@ -3,6 +3,12 @@
 The files of this folder are a staircase, this one the lowest step; `tinygrad.tensor` names them all
 in order. Each holds one idea as an abstract class, stands on the one before and knows nothing of
 those above.
+
+This one decides which node a tensor stands for, now and after others have computed or written, and
+which tensors are of one *family*: views of each other, all of which see a write. It computes and
+writes nothing. Read the docstring of `Core` first (which node to ask for), then `settled` (what
+holds a value now), `_value` and `_held`, then `_from` and `_join` (how a result comes to be of a
+family). The facts at the end need no explanation.
 """
 
 from __future__ import annotations
