@@ -19,7 +19,6 @@ from tinygrad.base.dtype import (
     dtypes,
     from_numpy_name,
     least_upper_dtype,
-    round_float,
     to_dtype,
 )
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -112,10 +111,7 @@ def _packed(values: list[Any], dtype: DType) -> memoryview:
     elif dtype.itemsize < 8 and not -_EXACT <= min(values) <= max(values) <= _EXACT:
         values = [dtypes.as_const(v, dtype) if isinstance(v, int) else v for v in values]
     letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
-    try:
-        return memoryview(array.array(str(letter), values)).cast("B")
-    except OverflowError:  # a float64 that is too large for float32: infinity
-        return _packed([round_float(float(v), dtype) for v in values], dtype)
+    return memoryview(array.array(str(letter), values)).cast("B")  # too large a float: infinity
 
 
 def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
