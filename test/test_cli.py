@@ -1,12 +1,15 @@
 """`python -m tinygrad`: what it prints, and its exit codes."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tinygrad.base.settings import TABLE, Context
+from tinygrad.base import settings
+from tinygrad.base.settings import TABLE, Context, ContextVar
 from tinygrad.cli import main
 
 
@@ -74,6 +77,27 @@ def test_a_setting_without_effect_says_so(row):
         Context(**{row.name: 3})
     assert f"{row.name}=3 has no effect" in run("settings", **{row.name: "3"}).stderr
     assert not run("settings", **{row.name: str(row.default)}).stderr
+
+
+def test_every_other_setting_is_read_somewhere():
+    exported = {v.name: k for k, v in vars(settings).items() if isinstance(v, ContextVar)}
+    files = Path(settings.__file__).parents[1].rglob("*.py")
+    text = "\n".join(p.read_text() for p in files if p.name != "settings.py")
+    told = [row.name for row in TABLE if row.effect and row.name not in ("DEV", "BACKEND")]
+    unread = [n for n in told if not re.search(rf'\b{exported.get(n, n)}\b|"{n}"', text)]
+    assert unread == []
+
+
+def test_default_dtypes_are_those_of_the_environment():
+    code = "from tinygrad import Tensor; print(Tensor([1.0]).dtype, Tensor([1]).dtype)"
+    names = {"DEFAULT_FLOAT": "HALF", "DEFAULT_INT": "int64"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert found.stdout == "dtypes.half dtypes.long\n"
+    with pytest.warns(UserWarning, match="no effect: .* assign dtypes.default_float"):
+        Context(DEFAULT_FLOAT="float16")
+    assert "DEFAULT_INT=half; legal are uchar" in run("settings", DEFAULT_INT="half").stderr
 
 
 def test_cache_clear_removes_what_was_compiled(tmp_path):

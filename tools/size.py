@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 765,
-    "uop": 2050,
+    "base": 820,
+    "uop": 2035,
     "simplify": 1055,
     "transforms": 430,
     "schedule": 3920,
     "loops": 5865,
     "codegen": 5820,
-    "backends/*": 3025,
-    "engine": 5745,
-    "tensor/*": 7455,
+    "backends/*": 2985,
+    "engine": 5715,
+    "tensor/*": 7415,
 }
-CORE_BUDGET = 36_130  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_040  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -121,7 +121,7 @@ def test_what_expressions_computed_before_is_not_looked_at():
             weight.realize()
         step = TinyJit(lambda x: sum(x @ weight for weight in weights).realize())
         step(vec(1))
-    (outlines,) = step._first.values()
+    (outlines,) = step._outlines.values()
     given = [row.given for outline in outlines for row in outline.rows if row.op is Ops.BUFFER]
     assert len(given) >= len(weights) and not any(given)
 

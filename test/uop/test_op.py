@@ -184,6 +184,7 @@ def test_cast_of_a_constant(value, dtype, expected):
 def test_bits_stay_under_bitcast():
     assert bit_cast(1.0, dtypes.float32, dtypes.int32) == 0x3F800000
     assert bit_cast(0x8000, dtypes.uint16, dtypes.float16) == 0
+    assert bit_cast(0x3E, dtypes.uint8, dtypes.fp8e5m2) == 1.5
     assert (
         bit_cast(bit_cast(-2.5, dtypes.bfloat16, dtypes.int16), dtypes.int16, dtypes.bfloat16)
         == -2.5

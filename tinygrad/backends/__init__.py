@@ -3,7 +3,7 @@ opened, so a driver or a library that is absent costs nothing until it is asked 
 distributions may add devices, see `outside`.
 
     interface       the four protocols of a backend: read this first
-    program, bits   what all renderers agree on; numbers as the bits in memory
+    program         what all renderers agree on
     llvm_ir         LLVM's language, for processors and GPUs (llvm_compiler, llvm_dialect,
                     llvm_frame, llvm_text, llvm_masks, llvm_warp, llvm_matrix, llvm_fault)
     c_family        languages that look like C (c_dialect, c_text)

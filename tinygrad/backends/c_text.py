@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tinygrad.backends.bits import encode
 from tinygrad.backends.c_dialect import Dialect
 from tinygrad.backends.program import index_type
 from tinygrad.backends.statements import Statements
+from tinygrad.base.bits import encode
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.uop.node import UOp

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import struct
 
-from tinygrad.backends.bits import encode
 from tinygrad.backends.llvm_dialect import Dialect
+from tinygrad.base.bits import encode
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

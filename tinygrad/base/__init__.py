@@ -1,6 +1,7 @@
 """Floor 0: what every other floor may use. Knows nothing of graphs, devices' drivers or tensors.
 
 dtype           element types, and how they promote
+bits            numbers as the bits that memory holds
 errors          every exception, as one tree
 settings        every environment variable, as one table
 target          what a device can do, as data

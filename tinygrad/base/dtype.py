@@ -8,7 +8,8 @@ import math
 import struct
 from typing import Any, ClassVar, Final
 
-from tinygrad.base.errors import DTypeError
+from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.settings import SETTINGS
 
 ConstType = float | int | bool
 
@@ -384,6 +385,20 @@ def to_dtype(dtype: DType | str) -> DType:
     if (found := dtypes.fields().get(name.lower())) is None:
         raise TypeError(f"unknown dtype {dtype!r}; the names are {', '.join(dtypes.fields())}")
     return found
+
+
+def _default(setting: str, kinds: tuple[DType, ...]) -> DType:
+    """The default type that the environment names."""
+    name = SETTINGS[setting].value
+    found = dtypes.fields().get(name.lower())
+    if found not in kinds:
+        legal = ", ".join(kind.name for kind in kinds)
+        raise ArgumentError(f"the environment says {setting}={name}; legal are {legal}")
+    return found
+
+
+dtypes.default_float = _default("DEFAULT_FLOAT", dtypes.floats)
+dtypes.default_int = _default("DEFAULT_INT", dtypes.ints)
 
 
 def wrap_int(value: int, dtype: DType) -> int:

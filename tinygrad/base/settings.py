@@ -53,14 +53,14 @@ TABLE = (
         "RING", 1, "sums over several devices go 0: in trees · 1: large ones around rings · 2: all"
     ),
     Row("RING_BYTES", 1 << 18, "what is large, of three devices or more"),
-    Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers"),
-    Row("DEFAULT_INT", "int32", "dtype of int literals"),
+    Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers, from the start"),
+    Row("DEFAULT_INT", "int32", "dtype of int literals, from the start"),
     Row("LRU", 1, "0: freed buffers go back to the system at once"),
-    Row("PROFILE", 0, "1: time every kernel into engine.profile"),
     Row("TRACEMETA", 1, "0: don't remember the user's source lines"),
     Row("VIZ", 0, "1: when the program ends, a page with every stage of what it computed"),
     Row("CHECK_OOB", 0, "indices are always checked, where bounds don't prove them", effect=False),
     Row("IMAGE", 0, "buffers are never image textures", effect=False),
+    Row("PROFILE", 0, "DEBUG=2 tells the time of every kernel", effect=False),
     Row("TRANSCENDENTAL", 1, "sin, exp2 and log2 are always our own, to a few ulp", effect=False),
 )
 
@@ -154,9 +154,13 @@ def tell_of_idle(name: str, value: object) -> None:
     row = _IDLE.get(name)
     if row is not None and value != row.default:
         warnings.warn(f"{name}={value} has no effect: {row.meaning}", stacklevel=3)
+    elif name in FROM_THE_START:
+        legal = f"it was read at the import; legal is to assign dtypes.{name.lower()}"
+        warnings.warn(f"{name}={value} has no effect: {legal}", stacklevel=3)
 
 
 _IDLE = {row.name: row for row in TABLE if not row.effect}
+FROM_THE_START = ("DEFAULT_FLOAT", "DEFAULT_INT")
 SETTINGS: Mapping[str, ContextVar] = {row.name: ContextVar(row.name, row.default) for row in TABLE}
 for _name in _IDLE:
     tell_of_idle(_name, SETTINGS[_name].value)

@@ -3,7 +3,8 @@
     structure       a graph without its buffers: equal for each step of a training loop
     numbers         which numbers in it may differ, too
     plans, cache    its plan: from this process, from the disk, or made
-    making          the one way to the floors that rewrite; a warm process never takes it
+    making          the one way to the floors that rewrite
+    cold            takes it when it is first needed: in a warm process never
     kernels         object code, made once
     recipes         a kernel's recipe: pinned, searched (stopwatch, trial, race) or the heuristic's
     run             a plan with its kernels loaded: one native call for a stretch of them

@@ -171,11 +171,7 @@ def _between(step: UOp, value: UOp) -> UOp:
     below = step.src[0].shape
     value = value.reshape(value.shape[: len(below)])
     for axis, _, stride, *_ in step.arg:
-        shape = value.shape
-        n = shape[axis]
-        apart = value.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
-        gap = tuple((0, stride - 1) if i == axis + 1 else (0, 0) for i in range(len(shape) + 1))
-        merged = apart.pad(gap).reshape((*shape[:axis], n * stride, *shape[axis + 1 :]))
-        box = ((0, below[axis] if i == axis else m) for i, m in enumerate(merged.shape))
-        value = merged.shrink(tuple(box))
+        before, size, after = value.shape[:axis], value.shape[axis], value.shape[axis + 1 :]
+        apart = value.reshape((*before, size, 1, *after)).padded(axis + 1, 0, stride - 1)
+        value = apart.reshape((*before, size * stride, *after)).sliced(axis, 0, below[axis])
     return value

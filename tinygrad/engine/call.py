@@ -1,10 +1,19 @@
 """Calls of a captured step after the capture: the fast path.
 
-Its Python must be short and touch few objects: after a kernel that read more memory than the caches
-hold, all that Python touches has to be fetched from memory again. So what a call must have in
-common with the captured one is laid out as flat rows (`recognise`), and compared with what tensors
-store, without calling their methods. A call that is not recognised, for whatever reason, takes the
-slow path (`engine/jit`), which handles all cases and names what is wrong."""
+It decides whether a call is certain to be like the captured one (`recognise`), and makes its result
+before it runs. What the step computes, and what is wrong with a call that is not recognised, it
+doesn't know: such a call takes the slow path (`engine/jit`), which handles all cases and names the
+fault.
+
+Read `recognise` and `ArgumentForm` first (what a call must have in common with the captured one, as
+flat rows that are compared with what tensors store), then `run` (state is where it was, values of
+variables, results, one native call), `Kit` (results that nobody holds any more are used again), and
+last `Draft` (how a result that a kit can't hold is made).
+
+Its Python must be short and touch few objects, without calls of tensors' methods: after a kernel
+that read more memory than the caches hold, all that Python touches has to be fetched from memory
+again.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +124,7 @@ class Call:
         _, self._args, self._kwargs = shape
         now = zip(surroundings, surroundings_now(), strict=True)
         self._surroundings = [(*each, then) for each, then in now]
-        self._rows = [_row(*pair) for pair in zip(settled, inputs, strict=True)]
+        self._forms = [_form_of(*pair) for pair in zip(settled, inputs, strict=True)]
         self._kinds = _only_tensors(self._args) if len(self._kwargs) == 1 else None
         self._is_plain = len(set(inputs)) == len(inputs)
         self._written = list(captured.written)
@@ -148,14 +157,14 @@ class Call:
                 return None
             if (kwargs or len(self._kwargs) > 1) and not fits(self._kwargs, kwargs, leaves):
                 return None
-            if len(leaves) > len(self._rows) and not _take_variables(leaves, bound):
+            if len(leaves) > len(self._forms) and not _take_variables(leaves, bound):
                 return None
         inputs = []
-        for tensor, row in zip(leaves, self._rows, strict=True):
-            room, _, sizes, dtype, device, fixed, wants = row
+        for tensor, form in zip(leaves, self._forms, strict=True):
+            room, _, sizes, dtype, device, fixed, wants = form
             view = node = tensor._uop
             if sizes:
-                if node.op is not _SHRINK or not _same_sizes(node, row, bound):
+                if node.op is not _SHRINK or not _same_sizes(node, form, bound):
                     return None
                 node = node.src[0]
             base = node.src[0] if node.op is _RESHAPE else node
@@ -434,7 +443,7 @@ def _only_tensors(shape: Any) -> tuple[type, ...] | None:
     return tuple(part[1] for part in parts) if alone else None
 
 
-def _row(tensor: Holder, buffer: Buffer) -> ArgumentForm:
+def _form_of(tensor: Holder, buffer: Buffer) -> ArgumentForm:
     """The form that an argument must have for the fast path."""
     node = tensor.uop
     wants, room = tensor.requires_grad is True, node.room
@@ -449,10 +458,10 @@ def _take_variables(leaves: list[Any], bound: Bound) -> bool:
     return all(bound.setdefault(bind.src[0], bind) is bind for bind in binds)
 
 
-def _same_sizes(node: UOp, row: ArgumentForm, bound: Bound) -> bool:
-    if node.arg != row.arg or len(node.src) != len(row.sizes) + 1:
+def _same_sizes(node: UOp, form: ArgumentForm, bound: Bound) -> bool:
+    if node.arg != form.arg or len(node.src) != len(form.sizes) + 1:
         return False
-    for size, form in zip(node.src[1:], row.sizes, strict=True):
-        if not matches(size, form, bound) or bound.setdefault(form, size) is not size:
+    for size, unbound in zip(node.src[1:], form.sizes, strict=True):
+        if not matches(size, unbound, bound) or bound.setdefault(unbound, size) is not size:
             return False
     return True

@@ -38,9 +38,6 @@ class Plain:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plain) and self.key == other.key
 
-    def __repr__(self) -> str:
-        return repr(self.value)
-
 
 class Same(Plain):
     """A value of unknown kind, which is equal only to itself."""

@@ -127,16 +127,8 @@ def _part(value: Any) -> Any:
     return value if isinstance(value, SETTINGS) else type(value).__name__
 
 
-def _elements(value: Any) -> list[Any]:
-    return [_part(part) for part in value]
-
-
 def _pairs(value: dict[Any, Any]) -> list[Any]:
     return [(_part(key), _part(part)) for key, part in value.items()]
-
-
-def _left(value: Any) -> list[str]:
-    return [f"{length_hint(value)} left"]
 
 
 def _numbers(value: Any) -> Any:
@@ -161,9 +153,9 @@ _READ: dict[type, tuple[str, ...]] = {
 """How watched values are used if all of their content counts."""
 
 _LOOKS: dict[type, Callable[[Any], Any]] = {
-    **dict.fromkeys((list, deque, set, bytearray), _elements),
+    **dict.fromkeys((list, deque, set, bytearray), lambda value: list(map(_part, value))),
     **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), _pairs),
-    **{type(iter(each)): _left for each in _ITERATED},
+    **{type(iter(each)): lambda value: [f"{length_hint(value)} left"] for each in _ITERATED},
     itertools.count: lambda value: [repr(value)],
     Random: _state(Random.getstate),
     np.ndarray: _numbers,

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -28,17 +28,12 @@ from tinygrad.base.errors import (
     ShapeCheckError,
     TinygradError,
 )
-from tinygrad.base.later import later
 from tinygrad.base.locks import ForkSafeLock
+from tinygrad.engine.cold import making
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.storage import NOTHING, Buffer, original
 from tinygrad.schedule.plan import Step
 from tinygrad.uop.op import Ops
-
-if TYPE_CHECKING:
-    from tinygrad.engine import making
-else:
-    making = later("tinygrad.engine.making")
 
 WORDS = 8  # int64: the code (0: none), then the operands
 ZEROS = memoryview(bytes(8 * WORDS))

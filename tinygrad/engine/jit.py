@@ -25,6 +25,7 @@ from tinygrad.engine.gradients import given_since
 from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
 from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
+    buffer_of_all,
     computing,
     in_memory,
     realize,
@@ -34,9 +35,7 @@ from tinygrad.engine.realize import (
 )
 from tinygrad.engine.storage import Buffer, buffer_of, noting
 from tinygrad.engine.turns import turns
-from tinygrad.schedule.bases import contiguous_base
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,8 +82,8 @@ class TinyJit(Generic[P, R]):
         self.cnt = 0
         self._calls: dict[Any, Call] = {}
         self._latest: Call | None = None
-        self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
-        self._first: dict[Any, list[Outline]] = {}  # key and signature → what it computed
+        self._returned: dict[Any, Any] = {}  # key → the shape of what the first call returned
+        self._outlines: dict[Any, list[Outline]] = {}  # key and signature → what it computed
         self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         self._bound: dict[int, TinyJit[..., R]] = {}
         functools.update_wrapper(self, fxn)
@@ -101,8 +100,8 @@ class TinyJit(Generic[P, R]):
         self.cnt = 0
         self._calls.clear()
         self._latest = None
-        self._warm.clear()
-        self._first.clear()
+        self._returned.clear()
+        self._outlines.clear()
         self._left.clear()
         for bound in list(self._bound.values()):
             bound.reset()
@@ -169,11 +168,11 @@ class TinyJit(Generic[P, R]):
         key = (shape, surroundings_now())
         self.cnt += 1
         bound = self._bindings(given, nodes)
-        if key not in self._warm:
+        if key not in self._returned:
             outlines = Outlines([variable.arg[0] for variable in bound], buffers)
             result = self._first_call(key, args, kwargs, outlines)
-            if len(self._first) < MANY_KEYS:
-                self._first[key, signature] = list(outlines)
+            if len(self._outlines) < MANY_KEYS:
+                self._outlines[key, signature] = list(outlines)
             return result
         known = Given(tensors, buffers, bound)
         call = self._calls.get(key)
@@ -184,7 +183,7 @@ class TinyJit(Generic[P, R]):
                     left = self._left.get(key, ())
                     capture = Capture(self._name, signature, tensors, settled, known.bound, left)
                     captured = capture.run(self.function, shape, given)
-                    self._check_result(captured, self._warm[key])
+                    self._check_result(captured, self._returned[key])
                     self._check_given((key, signature), capture.outlines)
                     call = Call(self._name, captured, shape, settled, buffers)
                     self._calls[key] = self._latest = call
@@ -212,9 +211,9 @@ class TinyJit(Generic[P, R]):
         with telling(outlines.see), noting() as changes:
             start = holders.now()
             result = self.function(*args, **kwargs)
-            self._warm[key], _ = completed(result, changes, start)
+            self._returned[key], _ = completed(result, changes, start)
             self._left[key] = given_since(start)
-        if len(self._warm) == MANY_KEYS and not self._calls:
+        if len(self._returned) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "
                 "so none was captured; give numbers that vary as tensors or bound variables",
@@ -231,7 +230,7 @@ class TinyJit(Generic[P, R]):
             )
 
     def _check_given(self, first: Any, outlines: Outlines) -> None:
-        found = difference(self._first.get(first, outlines), outlines)
+        found = difference(self._outlines.get(first, outlines), outlines)
         if found is not None:
             was, now, line = found
             raise JitError(
@@ -239,7 +238,7 @@ class TinyJit(Generic[P, R]):
                 "the call before; replays would keep the former; legal for what changes are "
                 "arguments and tensors, and after a change that is to stay reset()"
             )
-        self._first.pop(first, None)
+        self._outlines.pop(first, None)
 
     def _bindings(self, given: Sequence[Any], nodes: Sequence[UOp]) -> dict[UOp, UOp]:
         """Variables → BINDs with their values in this call."""
@@ -273,16 +272,9 @@ def _settled(tensor: Holder) -> Holder:
     """The tensor, computed, in a whole buffer in its own order."""
     realize(tensor.uop)
     node = tensor.uop
-    if in_memory(node) and buffer_is_whole(node):
+    if in_memory(node) and buffer_of_all(node) is not None:
         return tensor
     return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
-
-
-def buffer_is_whole(node: UOp) -> bool:
-    """Whether `node` is a RESHAPE of a BUFFER, or the used part of its room."""
-    if node.op is Ops.SHRINK:
-        return node.base.op is Ops.BUFFER and node.base.in_room(node.shape) is node
-    return contiguous_base(node).op is Ops.BUFFER
 
 
 def _signature(

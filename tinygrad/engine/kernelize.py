@@ -3,9 +3,7 @@ ASSIGN(BUFFER, KERNEL(buffers...)), as a person or a test may look at it; realiz
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tinygrad.base.later import later
+from tinygrad.engine.cold import making
 from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
@@ -14,11 +12,6 @@ from tinygrad.schedule.plan import KernelInfo, Plan
 from tinygrad.schedule.shard import is_sharded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-if TYPE_CHECKING:
-    from tinygrad.engine import making
-else:
-    making = later("tinygrad.engine.making")
 
 
 def kernelize(*roots: UOp) -> None:

@@ -10,18 +10,13 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tinygrad.base.later import later
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE
 from tinygrad.engine.cache import disk_cache, stamped_key
+from tinygrad.engine.cold import making, recipes
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.uop.node import UOp
-
-if TYPE_CHECKING:
-    from tinygrad.engine import making, recipes
-else:
-    making, recipes = later("tinygrad.engine.making"), later("tinygrad.engine.recipes")
 
 
 class PhaseRecord(NamedTuple):

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tinygrad.base.helpers import prod, round_up
+from tinygrad.base.helpers import round_up
 from tinygrad.engine.faults import Taken
 from tinygrad.engine.plans import runnable_plan, settings_of_plans
 from tinygrad.engine.run import RunnablePlan, arenas_for, step_runners
@@ -32,7 +32,8 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
     results = dict(zip(wanted, buffers, strict=False))
     sources = list(buffers[step.writes :])
     plan, buffers = _plan_of_a_turn(info.body, settings_of_plans()), list[Buffer]()
-    spare = [[_like(root, step.device) for root in info.body.src] for _ in range(2)]
+    sizes = [root.size * root.dtype.itemsize for root in info.body.src]
+    spare = [[Buffer(step.device, size) for size in sizes] for _ in range(2)]
     states = sources[: info.states]
     inputs = [Slices(x, info.turns) for x in sources[info.states : info.states + info.inputs]]
     outputs = {n: Slices(whole, info.turns) for n, whole in results.items() if n >= info.states}
@@ -68,10 +69,6 @@ def _plan_of_a_turn(body: UOp, settings: tuple[object, ...]) -> RunnablePlan:
     roots = [UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(body.src)]
     with preparing.now:
         return runnable_plan(UOp.sink(*roots).rebuilt({Ops.DETACH: lambda node: node.src[0]}))
-
-
-def _like(root: UOp, device: str) -> Buffer:
-    return Buffer(device, prod(root.shape) * root.dtype.itemsize)
 
 
 class Slices:

@@ -1,6 +1,7 @@
 """What happens when no cache has a plan or a kernel: a graph is made into a plan, a kernel into
-object code. Only this file of the engine imports the floors that rewrite graphs, so a warm process,
-which finds everything in the caches, never imports them.
+object code. Of the files that computing needs only this one, and `recipes` and `show` below it,
+import the floors that rewrite graphs, so a warm process, which finds everything in the caches,
+never does (`cold`).
 
 Kernels are lowered in Python one after the other, while other threads compile (in LLVM, outside of
 Python's lock) those that are lowered already. With one core there are no such threads: they would

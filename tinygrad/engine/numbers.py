@@ -1,6 +1,12 @@
 """Numbers in which graphs of one form may differ: float constants, and the offsets at which slices
 of storage begin. A plan can take such a number as an argument if every operation that uses it gives
-the same bits for an argument as for a constant."""
+the same bits for an argument as for a constant.
+
+It decides only which numbers may be arguments; `structure` walks the graph and asks here at each
+node, `plans` decides which of them become arguments. Read the two tables first (what may read a
+number, or a box, that isn't known in advance), then `Numbers` in the order of a walk: `add_...`,
+`use`, `end`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,7 @@ def value_of(number: Number) -> int:
     return signed_bits(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
 
 
-def nobodys(number: Number) -> UOp | int:
+def key_of(number: Number) -> UOp | int:
     """A key that is equal for equal numbers: the begin of a box; or the constant, without the
     marker that made it a node of its own."""
     return number.with_src(number.src[:1]) if isinstance(number, UOp) else value_of(number)
@@ -131,7 +137,7 @@ class Numbers:
         return node
 
     @property
-    def that_differ(self) -> tuple[Number, ...]:
+    def free(self) -> tuple[Number, ...]:
         """All numbers that a plan may take as arguments."""
         return tuple(chain.from_iterable(self.owners.values()))
 

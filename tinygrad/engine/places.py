@@ -1,7 +1,14 @@
 """Where a captured step finds its state: every tensor that can be reached from the step's function
 by the names that it uses, and from there by attributes, keys and positions. If the step, or the
 program between two replays, puts another tensor in such a place, that is noticed, even if the old
-tensor is still alive elsewhere."""
+tensor is still alive elsewhere.
+
+It knows Python's objects and how to go from one to the next without running user code, and of
+tensors only that they are some. Which of them the step reads is `capture`'s to say, which settings,
+`reads`'s: both then call `watch`. Read `_paths_from` first (the search), then `_parts` (what an
+object refers to), then `Places`. A *place* is an owner, a key, and how to look there; a *path* is
+the places from the step's function to a tensor.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +65,17 @@ class Places:
         self.watched: list[Watched] = []
         self.cells = defaultdict[tuple[CodeType, str], list[Place]](list)
         self.settings: list[tuple[str, Place]] = []
-        self.there: set[int] = set()  # the `id` of every object that was seen
-        self.paths = _paths_from(root, self.there, self.cells)
+        self.seen: set[int] = set()  # the `id` of every object that was seen
+        self.paths = _paths_from(root, self.seen, self.cells)
 
     def knows(self, value: Any) -> bool:
         """Whether an object existed when this was made, and was found. Valid until `watch`."""
-        return isinstance(value, (type, ModuleType)) or id(value) in self.there
+        return isinstance(value, (type, ModuleType)) or id(value) in self.seen
 
     def watch(self, tensors: Container[int], settings: list[tuple[str, Place]]) -> None:
         """From now on watches only the tensors with these ids, and these settings."""
         self.settings = settings
-        self.there.clear()
+        self.seen.clear()
         self.cells.clear()
         self._keep({k: path for k, path in self.paths.items() if id(path[-1].value) in tensors})
 

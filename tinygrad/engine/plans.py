@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import Recent
-from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
     CACHELEVEL,
@@ -30,9 +29,10 @@ from tinygrad.base.settings import (
     RING_BYTES,
 )
 from tinygrad.engine.cache import disk_cache, stamped_key
+from tinygrad.engine.cold import making
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
-from tinygrad.engine.numbers import Number, nobodys
+from tinygrad.engine.numbers import Number, key_of
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
@@ -40,11 +40,6 @@ from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import Cut, Place, Placement
-
-if TYPE_CHECKING:
-    from tinygrad.engine import making
-else:
-    making = later("tinygrad.engine.making")
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
@@ -92,7 +87,7 @@ def make_plan(structure: Structure) -> None:
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
     pairs = zip(found.numbers, structure.numbers, strict=True)
-    return {i for i, (ours, theirs) in enumerate(pairs) if ours != nobodys(theirs)}
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours != key_of(theirs)}
 
 
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
@@ -100,7 +95,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), tuple(map(nobodys, structure.numbers)), places)
+    return _Shared(runnable_plan(sink), tuple(map(key_of, structure.numbers)), places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

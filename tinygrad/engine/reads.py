@@ -7,6 +7,10 @@ code reads by name, from what was there before the step, is looked up when it is
 watched from then on (`engine/places`): one that has changed since is an error. So are the lists and
 the like that it finds in this way (`engine/contents`), or calls a method of.
 
+This file decides only what is read; it compares nothing, and knows no tensor. Read `_reads` first
+(a function's bytecode as names, with the attributes and elements that are taken at once), then
+`Reads._place` (from names to the places of values), then `Reads._look` (what the profiler does).
+
 Of the environment it is known which variables were read. Not seen is what is reached in another
 way: by `getattr(x, name)`, through local variables, in a file, or while another profiler runs. Of
 that `engine/outlines` sees what was another number in the call before.
@@ -19,7 +23,7 @@ import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from operator import getitem
@@ -56,29 +60,13 @@ class Reads:
         self._read: set[tuple[int, Any]] = set()
         self.contents = Contents()
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> AbstractContextManager[None]:
         """A context in which reads are watched, unless someone else watches already."""
-        if sys.getprofile() is not None:
-            yield
-            return
-        sys.setprofile(self._look)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
+        return _profiled(None, self._look)
 
-    @contextmanager
-    def unwatched(self) -> Iterator[None]:
+    def unwatched(self) -> AbstractContextManager[None]:
         """A context in which reads are not watched."""
-        if sys.getprofile() != self._look:
-            yield
-            return
-        sys.setprofile(None)
-        try:
-            yield
-        finally:
-            sys.setprofile(self._look)
+        return _profiled(self._look, None)
 
     def settings(self) -> list[tuple[str, Place]]:
         """What was read, with its name in the code and the value that it had before the step."""
@@ -87,7 +75,7 @@ class Reads:
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
             owner = getattr(argument, "__self__", None)
-            if id(owner) in self._places.there and _is_seen(_module(frame)):
+            if id(owner) in self._places.seen and _is_seen(_module(frame)):
                 self.contents.meets(owner, f"a {type(owner).__name__} (in {_name(frame)})")
             return
         if event != "call":
@@ -112,7 +100,7 @@ class Reads:
 
     def _meet(self, frame: FrameType, read: Read, value: Any) -> None:
         value = owner_of(value)
-        if id(value) in self._places.there or isinstance(value, SOURCES):
+        if id(value) in self._places.seen or isinstance(value, SOURCES):
             self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
 
     def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
@@ -143,6 +131,19 @@ class Reads:
             value = place.value
         if place is not None:
             yield (id(owner), key), place
+
+
+@contextmanager
+def _profiled(before: Any, inside: Any) -> Iterator[None]:
+    """A context with another profiler, if it is entered with the one `before`."""
+    if sys.getprofile() != before:
+        yield
+        return
+    sys.setprofile(inside)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def _attribute(value: Any, name: str) -> Place | None:

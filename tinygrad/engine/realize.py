@@ -2,6 +2,14 @@
 
 A realized node keeps its meaning and gains `known`, the view of storage that holds its value;
 everything else that shares the node sees it.
+
+This file decides what a call computes besides what is wanted (what living tensors still need of
+versions that are about to be overwritten), and when; which thread asks, which records, and who is
+told. How a plan is found or made (`plans`) and run (`run`), and what a kernel is, it doesn't know.
+
+Read in this order: `_compute` (find the plan, or make it without a lock, then run), `_pending` and
+`_old_readers` (what has to be computed too), `_run` and `_publish` (where values are afterwards),
+`before_overwriting` (the same question for replays, which overwrite without a graph), `read`.
 """
 
 from __future__ import annotations
@@ -59,6 +67,7 @@ from tinygrad.engine.structure import (
     nodes_below,
     nodes_of,
     resolved,
+    resolved_beneath,
     structure_of,
 )
 from tinygrad.engine.turns import in_turn, keeping, turns
@@ -415,10 +424,7 @@ def _version_of(node: UOp) -> UOp | None:
 
 def version_below(node: UOp) -> UOp:
     """The version of a buffer that `node` is a view of."""
-    node = resolved(node)
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = resolved(node.src[0])
-    return node
+    return resolved_beneath(node, GroupOp.Movement)
 
 
 def _publish(run: Run) -> None:
@@ -475,16 +481,19 @@ def whole_buffer(node: UOp) -> UOp:
     room."""
     realize(node)
     node = latest(node)
-    if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
-        return node.base
-    plain = node
-    while plain.op is Ops.RESHAPE or plain.op is Ops.DETACH:
-        plain = resolved(plain.src[0])
-    if plain.op is Ops.BUFFER:
-        return plain
+    if (found := buffer_of_all(node)) is not None:
+        return found
     copy = node.contiguous()
     realize(copy)
     return latest(copy).base
+
+
+def buffer_of_all(node: UOp) -> UOp | None:
+    """The BUFFER that `node` is all of, in its order, or the used part of the room of."""
+    if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
+        return node.base
+    plain = resolved_beneath(node, (Ops.RESHAPE,))
+    return plain if plain.op is Ops.BUFFER else None
 
 
 def own_copy(base: UOp) -> UOp:

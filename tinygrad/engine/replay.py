@@ -4,7 +4,12 @@ native call for each stretch of kernels, even if these belong to several plans.
 
 What nobody can see after a replay (temporaries, and results that the function doesn't return) stays
 at the same place from replay to replay, in a *frame*. A replay takes a frame that is not in use, or
-makes one; so several threads can replay one capture at the same time."""
+makes one; so several threads can replay one capture at the same time.
+
+It knows buffers and plans, but no tensor: whether a call may be replayed is `call`'s to say. Read
+`__init__` first (each storage is an input, state, something made earlier, a result that is seen, or
+kept), then `run`.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +68,7 @@ class Replay:
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
         self.fresh: list[tuple[int, Any, int]] = []  # (storage, device, bytes) of what is seen
         self.made: dict[Source, int] = {}  # the places in `fresh`
-        self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
+        self.same: list[tuple[int, int]] = []  # (storage, the storage that it is)
         self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
         homes: list[Hashable] = list(itertools.chain.from_iterable(sources))
         for number, plan in enumerate(plans):
@@ -80,7 +85,7 @@ class Replay:
         counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, homes)
         self.faults = [words for plan in plans for words in plan.faults]
-        changing = {place for place, *_ in (*self.inputs, *self.again, *self.fresh)}
+        changing = {place for place, *_ in (*self.inputs, *self.same, *self.fresh)}
         self.parts = [part for part in self.parts if part[1] in changing]
         self._stretch = None if self.parts else self.chain.only
         self._inputs_at, self._made_at = self._positions()
@@ -89,7 +94,7 @@ class Replay:
         if source.kind == "input":
             self.inputs.append((place, source.first))
         elif kept.kind == "param" and source.kind == "made":
-            self.again.append((place, self._firsts[source.first] + source.second))
+            self.same.append((place, self._firsts[source.first] + source.second))
         elif kept.kind == "out" and source in seen:
             self.made[source] = len(self.fresh)
             self.fresh.append((place, kept.device, kept.nbytes))
@@ -99,7 +104,7 @@ class Replay:
         stretch."""
         inputs = dict(self.inputs)
         fresh = {place: number for number, (place, _, _) in enumerate(self.fresh)}
-        same = dict(self.again)
+        same = dict(self.same)
         positions = self._stretch.positions if self._stretch is not None else {}
         at = [(position, same.get(place, place)) for place, position in positions.items()]
         inputs_at = [(position, inputs[place]) for position, place in at if place in inputs]
@@ -145,7 +150,7 @@ class Replay:
             buffers[place] = inputs[number]
         for (place, _, _), buffer in zip(self.fresh, made, strict=True):
             buffers[place] = buffer
-        for place, origin in self.again:
+        for place, origin in self.same:
             buffers[place] = buffers[origin]
         for place, whole, part in self.parts:
             buffers[place] = buffers[whole].part(part)
@@ -162,7 +167,7 @@ class Replay:
             buffers += plan.storages(params, given, arenas)
         table: list[Any] = []
         if self._stretch is not None:
-            same = dict(self.again)
+            same = dict(self.same)
             table = [buffers[same.get(n, n)].handle for n in self._stretch.positions]
             table += [None] * len(self._stretch.extra)
         return Frame(buffers, table, {})

@@ -1,5 +1,11 @@
 """Plans that run: kernels loaded, launches bound to positions in tables, one native call for each
-stretch of kernels on one device. Running again costs filling the tables."""
+stretch of kernels on one device. Running again costs filling the tables.
+
+It decides in which order steps run, and which of them together: an `Item` is a step, a `Stretch`
+consecutive kernels of one device, a `Chain` all of one or several plans. What a kernel computes,
+and what a buffer means to a tensor, it doesn't know. Read `RunnablePlan` first (a plan, its
+kernels, its buffers), then `Chain`, then `Stretch`.
+"""
 
 from __future__ import annotations
 

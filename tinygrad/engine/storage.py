@@ -4,6 +4,11 @@ A BUFFER node names storage; this file holds the storage itself. When the node d
 storage. ASSIGN writes the next version of a buffer into the same storage: the new version gets a
 node of its own and the old node loses its bytes, so that reading it later is an error instead of
 a wrong answer. `latest` leads from an old version to the newest.
+
+Four ideas, in this order: `Buffer` (bytes, and `buffer_of` a node); families (tensors that see each
+other's writes, and others that share the bytes only for now); versions (`overwritten`, `latest`);
+what is `known` of nodes, and how a capture forgets that for a while. Nothing here runs a kernel, or
+decides when something is computed or overwritten: `realize` does.
 """
 
 from __future__ import annotations

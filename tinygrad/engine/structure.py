@@ -112,6 +112,13 @@ def resolved(node: UOp) -> UOp:
             return node
 
 
+def resolved_beneath(node: UOp, ops: Collection[Ops]) -> UOp:
+    """The node below a chain of these operations, each taken where its value is."""
+    while (node := resolved(node)).op in ops:
+        node = node.src[0]
+    return node
+
+
 def met(node: UOp, nodes: Container[UOp]) -> UOp:
     """The node that the walk which collected `nodes` met in place of this one. Another thread may
     have computed more since then, so it may differ from today's."""
@@ -211,5 +218,5 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     form += [at[root] for root in ends]
     form += numbers.fixed
     return Structure(
-        tuple(roots), tuple(nodes), tuple(params), tuple(binds), numbers.that_differ, tuple(form)
+        tuple(roots), tuple(nodes), tuple(params), tuple(binds), numbers.free, tuple(form)
     )

@@ -3,6 +3,9 @@ as it is on every machine that this runs on."""
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
 
@@ -14,15 +17,10 @@ def joined_bits(node: UOp, dtype: DType) -> UOp:
     small, large = node.dtype.itemsize, dtype.itemsize
     count = large // small
     shape = (*node.shape[:-1], node.shape[-1] // count, count)
-    parts = node.bitcast(WORDS[small]).reshape(shape).cast(WORDS[large])
-    whole = None
-    for i in range(count):
-        box = (*((0, n) for n in shape[:-1]), (i, i + 1))
-        part = parts.shrink(box)
-        part = part * part.const_like(1 << 8 * small * i)
-        whole = part if whole is None else whole | part
-    assert whole is not None
-    return whole.reshape(shape[:-1]).bitcast(dtype)
+    words = node.bitcast(WORDS[small]).reshape(shape).cast(WORDS[large])
+    parts = [words.sliced(-1, i, i + 1) for i in range(count)]
+    moved = [part * part.const_like(1 << 8 * small * i) for i, part in enumerate(parts)]
+    return reduce(or_, moved).reshape(shape[:-1]).bitcast(dtype)
 
 
 def split_bits(node: UOp, dtype: DType) -> UOp:
@@ -30,10 +28,6 @@ def split_bits(node: UOp, dtype: DType) -> UOp:
     small, large = dtype.itemsize, node.dtype.itemsize
     count = large // small
     words = node.bitcast(WORDS[large]).reshape((*node.shape, 1))
-    whole = None
-    for i in range(count):
-        part = (words >> words.const_like(8 * small * i)).cast(WORDS[small])
-        part = part.pad((*((0, 0) for _ in node.shape), (i, count - 1 - i)))
-        whole = part if whole is None else whole | part
-    assert whole is not None
-    return whole.reshape((*node.shape[:-1], node.shape[-1] * count)).bitcast(dtype)
+    parts = [(words >> words.const_like(8 * small * i)).cast(WORDS[small]) for i in range(count)]
+    apart = [part.padded(-1, i, count - 1 - i) for i, part in enumerate(parts)]
+    return reduce(or_, apart).reshape((*node.shape[:-1], node.shape[-1] * count)).bitcast(dtype)

@@ -3,6 +3,12 @@
 The files of this folder are a staircase, this one the lowest step; `tinygrad.tensor` names them all
 in order. Each holds one idea as an abstract class, stands on the one before and knows nothing of
 those above.
+
+This one decides which node a tensor stands for, now and after others have computed or written, and
+which tensors are of one *family*: views of each other, all of which see a write. It computes and
+writes nothing. Read the docstring of `Core` first (which node to ask for), then `settled` (what
+holds a value now), `_value` and `_held`, then `_from` and `_join` (how a result comes to be of a
+family). The facts at the end need no explanation.
 """
 
 from __future__ import annotations
@@ -45,8 +51,8 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_INSIDE = (_PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSIDE = (PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 _WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
@@ -109,9 +115,8 @@ def _has_no_sources(node: UOp) -> bool:
 
 def is_detached(node: UOp) -> bool:
     """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
-    while node.op in GroupOp.Movement:
-        node = node.src[0]
-    return node.op is Ops.DETACH and len(node.src) == 1
+    top = beneath(node, GroupOp.Movement)
+    return top.op is Ops.DETACH and len(top.src) == 1
 
 
 def settled(node: UOp, whole: bool = False) -> UOp:

@@ -19,7 +19,6 @@ from tinygrad.base.dtype import (
     dtypes,
     from_numpy_name,
     least_upper_dtype,
-    round_float,
     to_dtype,
 )
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -112,10 +111,7 @@ def _packed(values: list[Any], dtype: DType) -> memoryview:
     elif dtype.itemsize < 8 and not -_EXACT <= min(values) <= max(values) <= _EXACT:
         values = [dtypes.as_const(v, dtype) if isinstance(v, int) else v for v in values]
     letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
-    try:
-        return memoryview(array.array(str(letter), values)).cast("B")
-    except OverflowError:  # a float64 that is too large for float32: infinity
-        return _packed([round_float(float(v), dtype) for v in values], dtype)
+    return memoryview(array.array(str(letter), values)).cast("B")  # too large a float: infinity
 
 
 def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
@@ -289,8 +285,13 @@ class Creation(Core):
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
         """
-        if isinstance(fill_value, Creation):
-            return cls._full_of(fill_value, shape, dtype, device, requires_grad)
+        if isinstance(fill_value, Creation):  # from which no gradient goes there
+            value: Any = fill_value
+            one = value.detach().reshape(()).to(value.device if device is None else device)
+            sizes = checked_shape("full", *argfix(shape))
+            full: Self = one.cast(one.dtype if dtype is None else dtype).expand(sizes).clone()
+            full.requires_grad = requires_grad
+            return full
         fill_value = plain(fill_value)
         if isinstance(fill_value, UOp):
             node = node_of(fill_value, checked_dtype(dtype) if dtype else None, cls._place(device))
@@ -313,22 +314,6 @@ class Creation(Core):
         if keeps(place) and 0 not in sizes:
             node = node.copy_to(place)
         return cls._wrap(node, requires_grad)
-
-    @classmethod
-    def _full_of(
-        cls,
-        value: Any,
-        shape: Any,
-        dtype: DTypeLike | None,
-        device: Any,
-        requires_grad: bool | None,
-    ) -> Self:
-        """What a tensor of one number says, everywhere. No gradient goes there."""
-        sizes = checked_shape("full", *argfix(shape))
-        one = value.detach().reshape(()).to(value.device if device is None else device)
-        full: Self = one.cast(one.dtype if dtype is None else dtype).expand(sizes).clone()
-        full.requires_grad = requires_grad
-        return full
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:

@@ -94,6 +94,11 @@ class Elementwise(Movement):
         kind = dtype or least_upper_dtype(*(t.dtype for t in all_))
         return [t.cast(kind)._broadcast_to(shape) for t in all_]
 
+    def _met(self, operation: str, other: Any, reverse: bool) -> tuple[Self, Self]:
+        """This and `other` with one shape and dtype; exchanged if `reverse`."""
+        a, b = self._meet(operation, other)
+        return (b, a) if reverse else (a, b)
+
     def _pair(self, operation: str, other: Any, reverse: bool = False) -> tuple[UOp, UOp]:
         """The nodes of this and `other` with one shape and dtype; exchanged if `reverse`."""
         a = self._node
@@ -225,14 +230,13 @@ class Elementwise(Movement):
         inexact = (down * b).ne(a)
         return down + inexact.logical_and((a < 0) ^ (b < 0)).cast(down.dtype)
 
-    def _divisor(self, operation: str) -> UOp:
-        """This node, with a CHECK that it is not zero, unless it is known not to be."""
-        node = self._node
-        if node.vmin > 0 or node.vmax < 0:
-            return node
-        return node.check(
-            node.ne(0), "division", f"{operation}: division of a whole number by zero"
-        )
+    def _divided(self, op: Ops, sign: str, divisor: Self) -> Self:
+        """Whole numbers divided, with a CHECK that none is by zero, unless that is known."""
+        kind = _at_least_int8(self.dtype)
+        a, b = self.cast(kind), divisor.cast(kind)._node
+        if b.vmin <= 0 <= b.vmax:
+            b = b.check(b.ne(0), "division", f"{sign}: division of a whole number by zero")
+        return a._from(a._node.alu(op, b), divisor)
 
     def idiv(self, x: Any, reverse: bool = False) -> Self:
         """The quotient rounded down, as Python's //.
@@ -240,14 +244,10 @@ class Elementwise(Movement):
         >>> (Tensor([7, -7]) // 2).tolist()
         [3, -4]
         """
-        a, b = self._meet("//", x)
-        if reverse:
-            a, b = b, a
+        a, b = self._met("//", x, reverse)
         if dtypes.is_float(a.dtype):
             return a._float_floor_division(b)
-        if a.dtype is dtypes.bool:
-            a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
-        return a._from(a._node.alu(Ops.IDIV, b._divisor("//")), a, b)
+        return a._divided(Ops.IDIV, "//", b)
 
     def mod(self, x: Any, reverse: bool = False) -> Self:
         """The remainder with the divisor's sign, as Python's %.
@@ -255,15 +255,11 @@ class Elementwise(Movement):
         >>> (Tensor([7, -7]) % 3).tolist()
         [1, 2]
         """
-        a, b = self._meet("%", x)
-        if reverse:
-            a, b = b, a
+        a, b = self._met("%", x, reverse)
         if dtypes.is_float(a.dtype):
             rest = a.fmod(b)
             return rest._against(b).where(rest + b, rest)
-        if a.dtype is dtypes.bool:
-            a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
-        return a._from(a._node.alu(Ops.MOD, b._divisor("%")), a, b)
+        return a._divided(Ops.MOD, "%", b)
 
     def _against(self, divisor: Self) -> Self:
         """Whether a remainder has another sign than its divisor."""
@@ -347,9 +343,7 @@ class Elementwise(Movement):
             return self._pow_number(x)
         if is_complex(x):
             return self._promoted(x).pow(x, reverse)  # type: ignore[no-any-return]
-        a, b = self._meet("pow", x)
-        if reverse:
-            a, b = b, a
+        a, b = self._met("pow", x, reverse)
         if dtypes.is_float(a.dtype):
             return a._from(a._node.alu(Ops.POW, b._node), a, b)
         return _whole_power(a.cast(_at_least_int8(a.dtype)), b.cast(_at_least_int8(a.dtype)))
@@ -396,7 +390,7 @@ class Elementwise(Movement):
         [1, 3]
         """
         a, b = self._pair("minimum", x)
-        return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
+        return self._of_pair(order_reversed(order_reversed(a).alu(Ops.MAX, order_reversed(b))), x)
 
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
         """Not below `min`, not above `max`; where they cross, `max`. NaN where a limit is.
@@ -572,7 +566,7 @@ class Elementwise(Movement):
             return near  # type: ignore[no-any-return]
         check_number_from("isclose", "rtol", rtol, 0)
         check_number_from("isclose", "atol", atol, 0)
-        a, b = self._meet("isclose", other, dtype=_float_of(self, other))
+        a, b = self._meet("isclose", other, dtype=float_of_both(self, other))
         near = a.isfinite() & b.isfinite() & ((a - b).abs() <= b.abs() * rtol + atol)
         both = (a.isnan() & b.isnan()) & equal_nan
         return a.eq(b) | near | both
@@ -797,7 +791,7 @@ def _at_least_int8(dtype: DType) -> DType:
     return dtypes.int8 if dtype is dtypes.bool else dtype
 
 
-def _float_of(a: Elementwise, b: Any) -> DType:
+def float_of_both(a: Elementwise, b: Any) -> DType:
     """The float type in which `a` and `b` meet."""
     other = b.dtype if isinstance(b, Elementwise) else a.dtype
     return least_upper_float(least_upper_dtype(a.dtype, other))
@@ -808,7 +802,7 @@ def float_kind(dtype: DType) -> DType:
     return compute_dtype(least_upper_float(dtype))
 
 
-def _opposite(node: UOp) -> UOp:
+def order_reversed(node: UOp) -> UOp:
     """The order turned round without overflow: minus a float, the bits of an integer turned."""
     if node.dtype is dtypes.bool:
         return node.logical_not()

@@ -48,7 +48,7 @@ ATAN_SHORT = (
 )
 
 
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     """c0 + c1·x + c2·x² ..., by Horner's rule."""
     out: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
@@ -56,8 +56,8 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     return out
 
 
-def _fused(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """The same, whose steps round once where the device can: for what states its own slope."""
+def fused(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """`polynomial`, whose steps round once where the device can: for what states its own slope."""
     node = x._node
     out: UOp = node.const_like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -199,11 +199,11 @@ class Functions(Elementwise):
         steep = (self > 1) | (self < -1)
         x = steep.where(steep.where(self, 1).reciprocal(), self)
         if self.dtype is dtypes.float32:
-            angle = x * _fused(x * x, ATAN_SHORT)
+            angle = x * fused(x * x, ATAN_SHORT)
         else:
             for _ in range(2):  # the angle halved twice: |x| < tan(pi/16) = 0.199
                 x = x / ((x * x + 1).sqrt() + 1)
-            angle = x * _polynomial(x * x, tuple((-1) ** i / (2 * i + 1) for i in range(12))) * 4
+            angle = x * polynomial(x * x, tuple((-1) ** i / (2 * i + 1) for i in range(12))) * 4
         quarter = (self < 0).where(self.const_like(-math.pi / 2), math.pi / 2)
         slope = (self * self + 1).reciprocal()
         slope = slope._sloped(self, self * -2 * slope * slope)
@@ -276,8 +276,8 @@ class Functions(Elementwise):
         """
         small = self._within(0.5)
         x = small.where(self, 0)
-        over = x * _polynomial(x * x, _TANH_OVER)
-        under = _polynomial(x * x, _TANH_UNDER)
+        over = x * polynomial(x * x, _TANH_OVER)
+        under = polynomial(x * x, _TANH_UNDER)
         negative = self < 0
         e = (negative.where(self, -self) * 2).exp()  # at most 1
         large = negative.where(e - 1, 1 - e)

@@ -26,6 +26,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import check_readable, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.engine.views import shown_of
+from tinygrad.schedule.bases import contiguous_base
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
@@ -410,10 +411,8 @@ class Interop(Writing):
 
     def _is_plain(self) -> bool:
         """Whether this is a whole computed buffer, so that looking at it computes nothing."""
-        node = self.uop
-        while node.op in (Ops.RESHAPE, Ops.DETACH):
-            node = node.src[0]
-        return node.op is Ops.BUFFER and node.realized is not None
+        base = contiguous_base(self.uop)
+        return base.op is Ops.BUFFER and base.realized is not None
 
     # ---- copying and storing ---------------------------------------------------------------------
 

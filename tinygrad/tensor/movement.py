@@ -47,7 +47,7 @@ class Movement(Conversion):
         [[1, 2], [3, 4]]
         """
         given = given_sizes(shape, *more)
-        sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
+        sizes = [self._kept(i, given) if n is None else n for i, n in enumerate(given)]
         check_types("reshape", sizes, (int, UOp), "whole numbers", ShapeError)
         unknown = [i for i, n in enumerate(sizes) if n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
@@ -76,7 +76,7 @@ class Movement(Conversion):
         refuse_to_fix(self.numel())
         return self._boxed(tuple((0, n if isinstance(n, int) else n.val) for n in self.shape))
 
-    def _kept(self, axis: Sint, size: Any, given: tuple[Any, ...]) -> Sint:
+    def _kept(self, axis: Sint, given: tuple[Any, ...]) -> Sint:
         if axis >= self.ndim:
             raise ShapeError(f"reshape: {given} keeps axis {axis}, which {self.shape} lacks")
         return self.shape[axis]

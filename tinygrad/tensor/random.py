@@ -145,21 +145,16 @@ class Random(Order):
         return a._from(a._node.alu(Ops.THREEFRY, b._node), b)
 
     @classmethod
-    def _drawn(cls, name: str, shape: Any, more: dict[str, Any]) -> tuple[Any, DType, str]:
-        """Shape, float dtype and device of a draw."""
+    def _drawn(cls, name: str, rule: Rule, shape: Any, more: dict[str, Any]) -> Any:
+        """Floats as `rule` makes them; of complex numbers the parts are drawn apart."""
         kind = checked_dtype(more.get("dtype") or dtypes.default_float)
+        if part := COMPLEX_PARTS.get(kind):
+            parts = (cls._drawn(name, rule, shape, {**more, "dtype": part}) for _ in range(2))
+            return cls._complex.joined(*parts)
         if not dtypes.is_float(kind):
             raise DTypeError(f"{name}: {kind!r}; legal are floats; use randint for whole numbers")
-        return checked_shape(name, *shape), kind, cls._place(more.get("device"))
-
-    @classmethod
-    def _two_draws(cls, draw: Any, shape: Any, more: dict[str, Any]) -> Any:
-        """Complex numbers whose parts are drawn apart, or None if no complex dtype is asked for."""
-        kind = more.get("dtype")
-        if kind is None or (part := COMPLEX_PARTS.get(checked_dtype(kind))) is None:
-            return None
-        more = {**more, "dtype": part}
-        return cls._complex.joined(draw(*shape, **more), draw(*shape, **more))
+        sizes, device = checked_shape(name, *shape), cls._place(more.get("device"))
+        return cls._of_bits(sizes, device, more, rule, kind)
 
     @classmethod
     def _changed(
@@ -179,10 +174,7 @@ class Random(Order):
         >>> Tensor.rand(2, 3).shape
         (2, 3)
         """
-        if (pairs := cls._two_draws(cls.rand, shape, more)) is not None:
-            return pairs  # type: ignore[no-any-return]
-        sizes, kind, device = cls._drawn("rand", shape, more)
-        return cls._of_bits(sizes, device, more, _unit, kind)
+        return cls._drawn("rand", _unit, shape, more)  # type: ignore[no-any-return]
 
     @classmethod
     def randn(cls, *shape: Any, **more: Any) -> Self:
@@ -191,10 +183,8 @@ class Random(Order):
         >>> Tensor.randn(2, 3).shape
         (2, 3)
         """
-        if (pairs := cls._two_draws(cls.randn, shape, more)) is not None:
-            return pairs * math.sqrt(0.5)  # type: ignore[no-any-return]
-        sizes, kind, device = cls._drawn("randn", shape, more)
-        return cls._of_bits(sizes, device, more, _normal, kind)
+        made = cls._drawn("randn", _normal, shape, more)
+        return made * math.sqrt(0.5) if made.is_complex() else made  # type: ignore[no-any-return]
 
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, **more: Any) -> Self:

@@ -2,6 +2,11 @@
 largest, 0.0 and -0.0 are equal. A rank and a place in one 64-bit word compare first by element,
 then by place: one maximum over words finds the largest element and where it is, and sorting words
 is a stable sort that carries the places along.
+
+It decides how to sort or choose, by the size of rows and of ranks; dtypes are met in `ranks` only,
+and what users see (axes, errors, gradients of values) is `order`'s. Read `ranks` and `words` first,
+then `in_order` (whole rows), then `leaders`, which chooses a few: in rounds, by blocks, or by
+counting digits.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
-from tinygrad.tensor.elementwise import _opposite
+from tinygrad.tensor.elementwise import order_reversed
 from tinygrad.tensor.functions import Functions, wide
 from tinygrad.tensor.ranking import fits, places_of, ranks, words
 from tinygrad.tensor.template import expressions
@@ -80,8 +80,8 @@ class Reduction(Functions):
         1
         """
         self._not_empty("min", axis)
-        top = self._from(_opposite(self._node))._reduce("max", axis, keepdim)
-        return top._from(_opposite(top._node))
+        top = self._from(order_reversed(self._node))._reduce("max", axis, keepdim)
+        return top._from(order_reversed(top._node))
 
     def _not_empty(self, operation: str, axis: Axis) -> None:
         if any(self.shape[i] == 0 for i in self._axes(axis, operation)):
@@ -221,7 +221,7 @@ class Reduction(Functions):
         >>> Tensor([3, 1, 2]).argmin().item()
         1
         """
-        return self._from(_opposite(self._node)).argmax(axis, keepdim)
+        return self._from(order_reversed(self._node)).argmax(axis, keepdim)
 
     def _along(self, axis: int, vector: Self) -> Self:
         """A vector lying along one axis of this one's shape, all others of size 1."""

@@ -4,6 +4,12 @@ A write goes to what the tensor is a view of, so its whole family sees it: into 
 version of a buffer; or, where gradients follow, as an expression that takes the place of the old
 one in each tensor of the family. A view whose elements repeat can't be written, as long as others
 would have to see it.
+
+This file decides where a write goes; nothing is computed here but on devices that run no kernels.
+Read `_put` first, where the two ways part; then `_rewrite` (as an expression), `_overwrite` and
+`_write_to_storage` (in storage), `_store` (storage of its own for the family). The methods that
+begin with `_takes` and `_promises` are short ways for what a training step does each time: they
+make no graph, and give up (False) wherever more would have to be known.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ from tinygrad.engine.storage import (
     supersede,
 )
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import is_concrete
+from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
@@ -126,10 +132,8 @@ def _is_lone(tensor: Core) -> bool:
 
 def _is_all(place: Version) -> bool:
     """Whether this is all of some storage, its elements in order."""
-    node = place.view
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node is place.base and node.op is Ops.BUFFER
+    base = beneath(place.view, (Ops.RESHAPE,))
+    return base is place.base and base.op is Ops.BUFFER
 
 
 class Writing(Autograd):

@@ -11,13 +11,13 @@ program, `instructions` says what.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Any
 
-from tinygrad.base.dtype import ConstType, DType, dtypes, round_float
+from tinygrad.base.bits import decode, encode
+from tinygrad.base.dtype import ConstType, DType, dtypes
 
 
 class Ops(IntEnum):
@@ -553,7 +553,7 @@ def evaluate(op: Ops, dtype: DType, *values: ConstType) -> ConstType:
 
 def bit_cast(value: ConstType, source: DType, target: DType) -> ConstType:
     """The constant with the same bits in another dtype of the same size."""
-    return _from_bits(_to_bits(value, source), target)
+    return decode(encode(value, source), target)
 
 
 def unsigned_of(dtype: DType) -> DType:
@@ -561,20 +561,3 @@ def unsigned_of(dtype: DType) -> DType:
     size = dtype.scalar().itemsize
     same: DType = next(d for d in dtypes.uints if d.itemsize == size)
     return same.vec(dtype.count)
-
-
-def _to_bits(value: ConstType, dtype: DType) -> int:
-    if dtype.fmt is not None:
-        return int.from_bytes(struct.pack("<" + dtype.fmt, value), "little")
-    if dtype is dtypes.bfloat16:
-        return int.from_bytes(struct.pack("<f", round_float(float(value), dtype))[2:], "little")
-    raise NotImplementedError(f"bits of {dtype}")
-
-
-def _from_bits(bits: int, dtype: DType) -> ConstType:
-    raw = bits.to_bytes(dtype.itemsize, "little")
-    if dtype.fmt is not None:
-        return struct.unpack("<" + dtype.fmt, raw)[0]  # type: ignore[no-any-return]
-    if dtype is dtypes.bfloat16:
-        return struct.unpack("<f", b"\0\0" + raw)[0]  # type: ignore[no-any-return]
-    raise NotImplementedError(f"bits of {dtype}")

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tinygrad.backends.bits import decode, encode
+from tinygrad.base.bits import decode, encode
 from tinygrad.base.dtype import ConstType, DType, dtypes, round_float, saturate
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part
 from tinygrad.uop.op import ROW, Ops

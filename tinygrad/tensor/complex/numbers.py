@@ -29,7 +29,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.realize import read
 from tinygrad.engine.sharing import Loan
 from tinygrad.tensor.complex import functions
-from tinygrad.tensor.core import _PACKAGE, Core, Shape, axis_of
+from tinygrad.tensor.core import PACKAGE, Core, Shape, axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
 from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
@@ -48,7 +48,7 @@ _WRAPPERS |= {"<lambda>", "<genexpr>", "<listcomp>"}
 def _operation(name: str) -> str:
     """The method of a tensor that the user called; `name` where no frame says."""
     frame = sys._getframe(2)
-    folder = _PACKAGE + "tensor"
+    folder = PACKAGE + "tensor"
     while frame is not None and frame.f_code.co_filename.startswith(folder):
         if frame.f_code.co_name not in _WRAPPERS:
             name = frame.f_code.co_name

@@ -12,7 +12,7 @@ from tinygrad.base.dtype import DType, compute_dtype, dtypes, largest_float
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.tensor.arguments import check_number_from
-from tinygrad.tensor.elementwise import _float_of, float_kind
+from tinygrad.tensor.elementwise import float_kind, float_of_both
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.long_tail.hashing import Hashing
 from tinygrad.tensor.template import expressions
@@ -169,7 +169,7 @@ class Elementary(Hashing):
         >>> Tensor([1.0, -2.0]).copysign(Tensor([-0.0, 3.0])).tolist()
         [-1.0, 2.0]
         """
-        a, b = self._meet("copysign", other, dtype=_float_of(self, other))
+        a, b = self._meet("copysign", other, dtype=float_of_both(self, other))
         size = a.abs()  # whose slope at 0 is 0
         return b.signbit().where(-size, size)
 
@@ -237,7 +237,7 @@ class Elementary(Hashing):
         >>> Tensor([0.0, 2.0]).xlogy(Tensor([0.0, 1.0])).tolist()
         [0.0, 0.0]
         """
-        x, y = self._meet("xlogy", other, dtype=_float_of(self, other))
+        x, y = self._meet("xlogy", other, dtype=float_of_both(self, other))
         silent = x.eq(0) & ((y <= 0) | y.isinf())
         return x * silent.where(1, y).log()
 
@@ -277,7 +277,7 @@ class Elementary(Hashing):
         >>> Tensor([3.0]).hypot(4.0).tolist()
         [5.0]
         """
-        a, b = self._meet("hypot", other, dtype=_float_of(self, other))
+        a, b = self._meet("hypot", other, dtype=float_of_both(self, other))
         return a._hypot(b)
 
     def _hypot(self, other: Self) -> Self:
@@ -299,7 +299,7 @@ class Elementary(Hashing):
         >>> Tensor([0.0, -0.0]).atan2(Tensor([1.0, 1.0])).tolist()
         [0.0, -0.0]
         """
-        y, x = self._meet("atan2", other, dtype=_float_of(self, other))
+        y, x = self._meet("atan2", other, dtype=float_of_both(self, other))
         kind = y.dtype
         if kind.itemsize < 4:
             y, x = y.float(), x.float()
@@ -357,7 +357,7 @@ class Elementary(Hashing):
         [12.0]
         """
         power = self._tensor(other)
-        kind = _float_of(self, power)
+        kind = float_of_both(self, power)
         inner = compute_dtype(kind)
         half = (power.cast(inner) * 0.5).trunc()  # in two steps: 2**power may be infinite alone
         rest = half.isinf().where(half, power.cast(inner) - half)

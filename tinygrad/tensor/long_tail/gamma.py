@@ -15,7 +15,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.arguments import check_number_from
-from tinygrad.tensor.functions import _fused, _polynomial, wide
+from tinygrad.tensor.functions import fused, polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
 from tinygrad.tensor.template import expressions
 
@@ -132,8 +132,9 @@ LGAMMA_FAR = tuple(b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1)
 DIGAMMA_FAR = tuple(b / (2 * n) for n, b in enumerate(BERNOULLI, 1))
 
 
-def _ratio(x: Any, terms: Ratio) -> Any:
-    above, below = (_polynomial(x, part) for part in zip(*terms, strict=True))
+def ratio(x: Any, terms: Ratio) -> Any:
+    """One polynomial over another."""
+    above, below = (polynomial(x, part) for part in zip(*terms, strict=True))
     return above / below
 
 
@@ -160,8 +161,8 @@ class Gamma(Elementary):
         middle = self < 4.0
         inverse = middle.where(4.0, self).reciprocal()
         square = inverse * inverse
-        far = (1 / math.sqrt(math.pi) - square * _ratio(square, ERFC_FAR)) * inverse
-        out: Self = middle.where(_ratio(middle.where(self, 4.0), ERFC_MIDDLE), far)
+        far = (1 / math.sqrt(math.pi) - square * ratio(square, ERFC_FAR)) * inverse
+        out: Self = middle.where(ratio(middle.where(self, 4.0), ERFC_MIDDLE), far)
         return out
 
     @wide
@@ -174,13 +175,13 @@ class Gamma(Elementary):
         if self.dtype is dtypes.float32:
             near, far = self._within(1.0), 1 - self._erfc_of_size()
             x = near.where(self, 0)
-            out: Self = near.where(x + x * _fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
+            out: Self = near.where(x + x * fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
             return out._sloped(self, self._erf_slope(1.0))
         near = self._within(0.46875)
         x = near.where(self, 0)
         size = near.where(1, self.abs().minimum(7.0))  # from there on it is 1
         far = 1 - (size * -size).exp() * size._erfc_ratio()
-        return near.where(x * _ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
+        return near.where(x * ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
 
     def _erf_slope(self, scale: float) -> Self:
         """The slope of erf(scale·x). `_bell` costs more, to be exact where this is nearly 0."""
@@ -190,7 +191,7 @@ class Gamma(Elementary):
         """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
         size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
         fall = self._erf_slope(scale)
-        out: Self = (size * _fused(size, ERFC_SHORT)).exp2()
+        out: Self = (size * fused(size, ERFC_SHORT)).exp2()
         return out._sloped(self, (self < 0).where(fall, -fall))
 
     @wide
@@ -233,7 +234,7 @@ class Gamma(Elementary):
         x = near.where(self, 0)
         size = near.where(1, self.abs())
         far = size._bell() * size._erfc_ratio()
-        out = near.where(1 - x * _ratio(x * x, ERF_NEAR), (self < 0).where(2 - far, far))
+        out = near.where(1 - x * ratio(x * x, ERF_NEAR), (self < 0).where(2 - far, far))
         return out._sloped(self, self._bell() * (-2 / math.sqrt(math.pi)))
 
     @wide
@@ -245,11 +246,11 @@ class Gamma(Elementary):
         """
         near = self._within(0.85)
         q = near.where(self, 0) * 0.5
-        central = q * _ratio(0.180625 - q * q, PROBIT_NEAR)
+        central = q * ratio(0.180625 - q * q, PROBIT_NEAR)
         size = near.where(0.9, self.abs())
         edge = size.eq(1)
         r = (-(edge.where(0.5, (1 - size) * 0.5)).log()).sqrt()
-        tail = (r <= 5).where(_ratio(r - 1.6, PROBIT_MIDDLE), _ratio(r - 5, PROBIT_FAR))
+        tail = (r <= 5).where(ratio(r - 1.6, PROBIT_MIDDLE), ratio(r - 5, PROBIT_FAR))
         tail = edge.where(math.inf, tail)
         out = near.where(central, (self < 0).where(-tail, tail)) * (1 / math.sqrt(2))
         once = out._sloped(self, out._slope_of_erfinv())
@@ -293,11 +294,11 @@ class Gamma(Elementary):
         below = z < 1.5
         factor = below.where(z, product).log()
         rest = below.where(z - 1, z - 2)
-        central = rest * _polynomial(rest, LGAMMA_AT_TWO)
+        central = rest * polynomial(rest, LGAMMA_AT_TWO)
         small = below.where(central - factor, central + factor)
         y = large.where(x, STIRLING_FROM)
         inverse = y.reciprocal()
-        series = inverse * _polynomial(inverse * inverse, LGAMMA_FAR)
+        series = inverse * polynomial(inverse * inverse, LGAMMA_FAR)
         stirling = (y - 0.5) * (y.log() - 1) + (series + (math.log(2 * math.pi) - 1) / 2)
         positive = large.where(stirling, small)
         wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin().abs()
@@ -319,7 +320,7 @@ class Gamma(Elementary):
         y, total = x._moved_up(int(STIRLING_FROM), lambda z: z.reciprocal())
         inverse = y.reciprocal()
         square = inverse * inverse
-        out = y.log() - inverse * 0.5 - square * _polynomial(square, DIGAMMA_FAR)
+        out = y.log() - inverse * 0.5 - square * polynomial(square, DIGAMMA_FAR)
         out = large.where(out, out - total)
         angle = reflected.where(self, 0.25)._from_whole() * math.pi
         pole = reflected & angle.eq(0)
@@ -336,7 +337,7 @@ class Gamma(Elementary):
         y, total = x._moved_up(int(STIRLING_FROM), lambda z: z.square().reciprocal())
         inverse = y.reciprocal()
         square = inverse * inverse
-        far = inverse + square * 0.5 + square * inverse * _polynomial(square, BERNOULLI)
+        far = inverse + square * 0.5 + square * inverse * polynomial(square, BERNOULLI)
         wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin()
         out = total + far
         return reflected.where((math.pi / wave).square() - out, out)
@@ -372,6 +373,6 @@ class Gamma(Elementary):
         inverse = y.reciprocal()
         rows = enumerate(BERNOULLI, 1)
         series = tuple(b * math.comb(2 * k + n - 1, n) / (2 * k) for k, b in rows)
-        far = 1 / n + inverse * (0.5 + inverse * _polynomial(inverse * inverse, series))
+        far = 1 / n + inverse * (0.5 + inverse * polynomial(inverse * inverse, series))
         out: Self = (total + (unit * inverse) ** n * unit * far) * rest
         return out

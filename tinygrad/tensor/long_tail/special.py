@@ -12,8 +12,8 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.tensor.arguments import check_number_from
-from tinygrad.tensor.functions import _polynomial, wide
-from tinygrad.tensor.long_tail.gamma import PROBIT_FAR, PROBIT_MIDDLE, PROBIT_NEAR, Gamma, _ratio
+from tinygrad.tensor.functions import polynomial, wide
+from tinygrad.tensor.long_tail.gamma import PROBIT_FAR, PROBIT_MIDDLE, PROBIT_NEAR, Gamma, ratio
 from tinygrad.tensor.template import expressions
 
 BESSEL_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}
@@ -84,12 +84,12 @@ class Special(Gamma):
         q = self - 0.5
         near = q.abs() <= 0.425
         inner = near.where(q, 0)
-        central = inner * _ratio(0.180625 - inner * inner, PROBIT_NEAR)
+        central = inner * ratio(0.180625 - inner * inner, PROBIT_NEAR)
         below = q < 0
         share = near.where(0.05, below.where(self, 1 - self))
         end = share.eq(0)
         r = (-(end.where(0.05, share).log())).sqrt()
-        tail = (r <= 5).where(_ratio(r - 1.6, PROBIT_MIDDLE), _ratio(r - 5, PROBIT_FAR))
+        tail = (r <= 5).where(ratio(r - 1.6, PROBIT_MIDDLE), ratio(r - 5, PROBIT_FAR))
         tail = end.where(math.inf, tail)
         out = near.where(central, below.where(-tail, tail))
         once = out._sloped(self, out._slope_of_ndtri())
@@ -185,10 +185,10 @@ class Special(Gamma):
         size = self.abs()
         near = size < split
         half = near.where(self, 0) * 0.5
-        series = _polynomial(half * half, in_x[:near_terms])
+        series = polynomial(half * half, in_x[:near_terms])
         series = series * half if order else series
         y = near.where(split, size if is_scaled else size.minimum(2000))
-        far = _polynomial(y.reciprocal(), in_inverse[:far_terms]) / (y * (2 * math.pi)).sqrt()
+        far = polynomial(y.reciprocal(), in_inverse[:far_terms]) / (y * (2 * math.pi)).sqrt()
         if is_scaled:
             inside = near.where(size, 0)
             series = series * (-inside).exp()

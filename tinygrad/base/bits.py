@@ -1,7 +1,7 @@
 """Numbers as the bits that memory holds: the one place that knows the layout of each dtype.
 
-Renderers write constants with it, and the interpreter reads and writes the types that Python's
-memoryviews lack (half, bfloat16, fp8).
+A BITCAST of a constant goes through it, renderers write constants with it, and the interpreter
+reads and writes the types that Python's memoryviews lack (half, bfloat16, fp8).
 """
 
 from __future__ import annotations
