@@ -132,7 +132,11 @@ def settled(node: UOp, whole: bool = False) -> UOp:
         node = known.detach() if is_detached(node) else known
     if node.op not in VIEWS:
         return node
-    below = node.base
+    below = node
+    while below.op in GroupOp.Movement and below.known is None:
+        below = below.src[0]
+    if below.op in GroupOp.Movement:  # a copy, computed; latest() would read what it is a copy of
+        return on_bottom(node, below, settled(below))
     if below.op is Ops.DETACH:
         inner = settled(below)
         return node if inner is below else node.viewed(inner)
