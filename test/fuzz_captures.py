@@ -1,10 +1,11 @@
-"""Random small steps on state, captured by TinyJit, done plainly, and by NumPy. A step makes
+"""Random small steps on state, captured by TinyJit, done plainly (twice), and by NumPy. A step makes
 expressions and views, writes in place, and returns some of what it made, read or was given; then
 the program writes to what it holds and reads everything else. What is read must be the same all
-three ways: values, and which writes are seen through which tensors. A capture may refuse, by a
-JitError, which ends its program.
+ways: values, and which writes are seen through which tensors. Half of the steps also draw random
+numbers, call captured functions, replace state, read numbers, or raise errors, which NumPy is not
+asked for. A capture may refuse, by a JitError, which ends its program.
 
-    python test/fuzz_captures.py --minutes 5 --seed 1
+    python test/fuzz_captures.py --minutes 5 --seed 1 [--together]
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,31 @@ import numpy as np
 from tinygrad import Tensor, TinyJit
 from tinygrad.base.errors import ArgumentError, JitError
 
-CALLS = 5
+CALLS = 7
 SHAPES = ((4,), (6,), (2, 3), (3, 2), (4, 4), (2, 3, 2))
 REFUSED = (ArgumentError, ValueError)  # a write to elements that are one: ours, NumPy's
 
 
-class Ours:
-    """Tensors."""
+class Trouble(Exception):
+    """What a step of the program raises."""
 
+
+class Ours:
+    """Tensors, and functions that steps call; `box` holds one that may be replaced."""
+
+    def __init__(self, jit) -> None:
+        self.box = [self.of(np.arange(4, dtype="int32"))]
+        self.trouble = False
+        seen = self.of(np.zeros(4, "int32"))
+
+        def counts(t):
+            seen.assign(seen + 1)
+            return t * 2 + seen.sum(), t
+
+        self.inner = [jit(lambda t: t[::2]), jit(lambda t: (t + 1, t)[0]), jit(counts)]
+
+    number = staticmethod(lambda t: int(t.sum().item()))
+    rand = staticmethod(lambda shape: Tensor.randint(*shape, low=0, high=9, dtype="int32"))
     of = staticmethod(lambda values: Tensor(values).realize())
     values = staticmethod(lambda t: t.numpy())
     realize = staticmethod(lambda t: t.realize())
@@ -48,6 +67,9 @@ class Ours:
 
 class Numpy:
     """Arrays: the oracle."""
+
+    def __init__(self, _) -> None:
+        self.box = [np.arange(4, dtype="int32")]
 
     of = staticmethod(lambda values: np.array(values))
     values = staticmethod(lambda t: np.array(t))
@@ -154,6 +176,37 @@ WRITES: tuple[Callable[..., Any], ...] = (
 )
 
 
+def drawn(m, t, u, n):
+    return m.rand(tuple(t.shape))
+
+
+def replaced(m, t, u, n):
+    m.box[0] = m.box[0] + other(m, m.box[0], t)
+    return m.box[0]
+
+
+def troubled(m, t, u, n):
+    if m.trouble:
+        raise Trouble
+
+
+def nested(m, t, u, n):
+    result = m.inner[n % 3](t)
+    return result[n // 3 % 2] if isinstance(result, tuple) else result
+
+
+MORE: tuple[Callable[..., Any], ...] = (
+    drawn,
+    nested,
+    nested,
+    nested,
+    replaced,
+    lambda m, t, u, n: m.box[0] * 2,
+    lambda m, t, u, n: t + m.number(u) % 5,
+    troubled,
+)
+
+
 def usable(t) -> bool:
     return len(t.shape) > 0 and 0 not in t.shape and int(np.prod(t.shape)) <= 64
 
@@ -171,6 +224,10 @@ class Program:
         self.states = [self._numbers(shape_of()) for _ in range(draw.integers(1, 4))]
         self.shapes = [shape_of() for _ in range(draw.integers(1, 3))]
         self.inputs = [[self._numbers(s) for s in self.shapes] for _ in range(CALLS)]
+        self.more = draw.random() < 0.5  # of what NumPy hasn't
+        self.early = draw.random() < 0.3
+        self.given_in = int(draw.integers(4))
+        self.trouble = draw.random(CALLS) < 0.3
         self.lines = [self._line() for _ in range(draw.integers(1, 7))]
         self.results = [int(draw.integers(1000)) for _ in range(draw.integers(1, 5))]
         self.late = draw.random() < 0.7  # results are rather those of the last lines
@@ -182,29 +239,42 @@ class Program:
             for _ in range(CALLS)
         ]
         self.order = [draw.permutation(40) for _ in range(CALLS)]
-        self.varied = draw.random() < 0.15  # inputs of some calls are what calls before gave
+        self.varied = draw.random() < 0.25  # inputs of some calls are what calls before gave
 
     def _numbers(self, shape):
         return self.draw.integers(-9, 9, size=shape).astype("int32")
 
     def _line(self):
         draw = self.draw
-        kinds = (VIEWS, VIEWS, VALUES, VALUES, WRITES)
+        kinds = (VIEWS, VIEWS, VALUES, VALUES, WRITES, *([MORE] if self.more else []))
         kind = kinds[draw.integers(len(kinds))]
         row = kind[draw.integers(len(kind))]
         return row, *map(int, draw.integers(1000, size=3)), draw.random() < 0.15
 
-    def run(self, m, jit=lambda step: step) -> list[Any]:
+    def run(self, way, jit=lambda step: step) -> list[Any]:
         """What was read, in order."""
+        Tensor.manual_seed(5)
         self.refused, seen = False, []
+        m = way(jit)
         states = [m.of(values) for values in self.states]
-        run = jit(lambda *inputs: self._step(m, [*inputs, *states]))
+
+        def step(*inputs, more=None, early=False):
+            if self.given_in == 1:
+                inputs = list(inputs[0].values())
+            return self._step(m, [*inputs, *(more or ()), *states], early)
+
+        run = jit(step)
         kept: list[Any] = []
         found: list[Any] = []
         inputs: list[Any] = []
         for call in range(CALLS):
             inputs = self._given(m, call, inputs, found)
-            found = leaves(run(*inputs))
+            try:
+                m.trouble = bool(self.trouble[call])
+                found = leaves(self._called(run, inputs, call))
+            except Trouble:
+                seen.append(("trouble", call))
+                found = inputs[:1]
             others = [*states, *inputs, *kept]
             visible = [*found, *others]
             for which, row, another, n in self.actions[call]:
@@ -219,8 +289,18 @@ class Program:
                 kept += found[:2]
         return [*seen, *[("kept", i, m.values(t)) for i, t in enumerate((*kept, *states))]]
 
-    def _step(self, m, pool) -> Any:
+    def _called(self, run, inputs, call) -> Any:
+        options = {"early": bool(call % 2)} if self.early else {}
+        if self.given_in == 1:
+            return run(dict(enumerate(inputs)), **options)
+        if self.given_in == 2:
+            return run(inputs[0], more=tuple(inputs[1:]), **options)
+        return run(*inputs, **options)
+
+    def _step(self, m, pool, early) -> Any:
         for row, a, b, n, realizes in self.lines:
+            if early and len(pool) > 3 + b % 4:
+                return pool[-1], pool[-2]
             t = pool[-1 - a % min(len(pool), 4)] if a % 2 else pool[a % len(pool)]
             made = self._tried(row, m, t, pool[b % len(pool)], n)
             if made is not None and made is not REFUSED and usable(made):
@@ -251,6 +331,8 @@ class Program:
             alike = [t for t in found if tuple(t.shape) == shape]
             if self.varied and how < 0.3 and alike:
                 made.append(alike[0])
+            elif self.varied and how < 0.5 and made and tuple(made[0].shape) == shape:
+                made.append(made[0] if how < 0.4 else made[0][::-1])
             elif before and how > 0.8:
                 made.append(before[number])
             else:
@@ -275,7 +357,7 @@ def difference(mine: list[Any], theirs: list[Any]) -> str | None:
     for place, (one, two) in enumerate(zip(mine, theirs, strict=False)):
         if type(one) is not type(two) or one[0] != two[0]:
             return f"at {place}: {one!r:.80}, not {two!r:.80}"
-        if one[0] in ("same", "refused", "r"):
+        if one[0] in ("same", "trouble", "r"):
             if one != two:
                 return f"at {place}: {one!r:.80}, not {two!r:.80}"
         elif not np.array_equal(one[-1], two[-1]):
@@ -287,9 +369,11 @@ def check(seed: int, refusals: Counter[str] | None = None) -> str | None:
     """What differs, if anything does."""
     program = Program(seed)
     plain, refused = program.run(Ours), program.refused
-    exact = program.run(Numpy)
+    exact = plain if program.more else program.run(Numpy)
     if not (refused or program.refused) and (found := difference(shown(plain), shown(exact))):
         return f"plain and NumPy: {found}"
+    if found := difference(program.run(Ours), plain):
+        return f"plain, once more: {found}"
     try:
         captured = program.run(Ours, TinyJit)
     except JitError as error:
@@ -301,17 +385,39 @@ def check(seed: int, refusals: Counter[str] | None = None) -> str | None:
     return None
 
 
+def check_together(seeds: Sequence[int]) -> str | None:
+    """The same for captured programs that run at the same time, each in a thread."""
+    programs = [p for p in map(Program, seeds) if all(line[0] is not drawn for line in p.lines)]
+    plain = [program.run(Ours) for program in programs]
+
+    def captured(program):
+        try:
+            return program.run(Ours, TinyJit)
+        except JitError:
+            return None
+
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        found = list(pool.map(captured, programs))
+    pairs = zip(found, plain, strict=True)
+    wrong = [difference(mine, right) for mine, right in pairs if mine is not None]
+    return next(filter(None, wrong), None)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--together", action="store_true", help="three programs in threads")
     options = parser.parse_args()
     end, failed, seed = time.monotonic() + 60 * options.minutes, 0, options.seed
     refusals = Counter[str]()
     while time.monotonic() < end and seed < options.seed + options.count:
         try:
-            wrong = check(seed, refusals)
+            if options.together:
+                wrong = check_together(range(seed * 3, seed * 3 + 3))
+            else:
+                wrong = check(seed, refusals)
         except Exception as error:  # noqa: BLE001  a find, whatever it is
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
