@@ -1,4 +1,4 @@
-"""Random small steps on state, captured by TinyJit, done plainly (twice), and by NumPy. A step makes
+"""Random small steps on state: captured by TinyJit, done plainly twice, and by NumPy. A step makes
 expressions and views, writes in place, and returns some of what it made, read or was given; then
 the program writes to what it holds and reads everything else. What is read must be the same all
 ways: values, and which writes are seen through which tensors. Half of the steps also draw random
