@@ -3,6 +3,7 @@
 `python test/fuzz_graphs.py --minutes 10 --seed 1` looks for more.
 """
 
+import fuzz_captures
 import fuzz_copies
 import numpy as np
 import pytest
@@ -249,6 +250,11 @@ def test_programs_of_a_line_are_as_pytorchs():
 @pytest.mark.parametrize("seed", range(6))
 def test_plain_steps_give_what_graphs_give(seed):
     assert check_steps(seed) is None
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_captured_steps_show_writes_where_plain_ones_do(seed):
+    assert fuzz_captures.check(seed) is None
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -965,6 +965,15 @@ def test_a_view_of_a_padded_value_is_one_once_that_is_computed(also):
     assert padded.tolist() == rows.flatten().tolist() == [0, 7, 2, 8]
 
 
+def test_a_copy_of_a_part_keeps_what_was_there_though_the_part_was_computed_alone():
+    base = Tensor([[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]).realize()
+    part = base[:, 1:3:2]
+    copy = part.reshape(4)
+    part.tolist()  # which puts it into a buffer of its own
+    part += 100
+    assert copy.tolist() == [2, 3, 8, 9]
+
+
 def test_writes_that_nobody_reads_cost_what_they_are():
     """Saying and doing each looks at a few nodes, however many writes were there before."""
     x, looked = Tensor.zeros(400).contiguous().realize(), [0]

@@ -18,14 +18,15 @@ again.
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import JitError
-from tinygrad.engine.capture import Captured, Output, movement_of
+from tinygrad.engine.aliases import repeats, steps_between
+from tinygrad.engine.capture import Captured, Output
 from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.layout import Source
@@ -79,7 +80,7 @@ class Kit:
     __slots__ = ("buffers", "tensors", "_made", "_views", "_parts", "_counts")
 
     def __init__(
-        self, drafts: Sequence[Draft | UOp], buffers: Sequence[Buffer], again: bool
+        self, drafts: Sequence[Draft | UOp | int], buffers: Sequence[Buffer], again: bool
     ) -> None:
         self.buffers = buffers
         self.tensors = [_tensor_of(draft, i, buffers) for i, draft in enumerate(drafts)]
@@ -133,11 +134,7 @@ class Call:
         self._values = [value for each in captured.executions for _, value in each.variables]
         self._names = [name for each in captured.executions for name, _ in each.variables]
         self._replay = Replay(captured.executions, captured.state, seen)
-        views = [x if isinstance(x, UOp) else (x.family, x.source) for x in captured.outputs]
-        self._drafts = [
-            out if isinstance(out, UOp) else _draft(out, self._replay.made, views.index(view))
-            for out, view in zip(captured.outputs, views, strict=True)
-        ]
+        self._drafts = _drafts(captured.outputs, self._replay.made)
         self._is_one = type(captured.result) is tuple and captured.result[0] is Holder
         fresh = self._replay.fresh
         self._keeps = all(type(d) is str and n <= LARGEST_KEPT for _, d, n in fresh)
@@ -322,6 +319,8 @@ class Call:
                 found.append(tensor)
             elif isinstance(draft, UOp):
                 found.append(given.bound.get(draft.src[0], draft))
+            elif isinstance(draft, int):
+                found.append(found[draft])
             else:
                 relative = found[draft.first] if draft.first < len(found) else None
                 found.append(_made(draft, given, kit, relative))
@@ -339,13 +338,26 @@ class Draft(NamedTuple):
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
     shape: list[Any] | None  # if it has symbolic sizes: these unbound
-    first: int  # the first of the outputs that are views of the same buffer
+    first: int  # the first of the outputs that are views of each other
+    is_among: bool  # whether its family must be told: others lie there, or it repeats elements
     wants: bool | None
 
 
-def _draft(out: Output, made: Mapping[Source, int], first: int) -> Draft:
+def _drafts(
+    outputs: Sequence[Output | UOp | int], made: Mapping[Source, int]
+) -> list[Draft | UOp | int]:
+    """How to make each output."""
+    views = [(x.source, x.family) if isinstance(x, Output) else None for x in outputs]
+    times = Counter(x.source for x in outputs if isinstance(x, Output))
+    return [
+        _draft(x, made, views.index(view), times[x.source] > 1) if isinstance(x, Output) else x
+        for x, view in zip(outputs, views, strict=True)
+    ]
+
+
+def _draft(out: Output, made: Mapping[Source, int], first: int, has_others: bool) -> Draft:
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]] = []
-    for view in movement_of(out.view):
+    for view in steps_between(out.view, out.view.base):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
         if view.op is Ops.RESHAPE and views and views[-1][0] is Ops.RESHAPE:
             views.pop()
@@ -355,17 +367,26 @@ def _draft(out: Output, made: Mapping[Source, int], first: int) -> Draft:
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None
-    return Draft(out, number, views, out.view.base, free, first, wants)
+    is_among = has_others or (not out.is_copy and repeats(out.view, out.view.base))
+    return Draft(out, number, views, out.view.base, free, first, is_among, wants)
 
 
-def _tensor_of(draft: Draft | UOp, number: int, buffers: Sequence[Buffer]) -> Holder | None:
+def _tensor_of(draft: Draft | UOp | int, number: int, buffers: Sequence[Buffer]) -> Holder | None:
     """The tensor of the output with that number, if it is made anew, has a constant shape, and is
     not a view of an earlier output."""
-    if isinstance(draft, UOp) or draft.out.source.kind != "made" or draft.shape is not None:
+    if not isinstance(draft, Draft) or draft.out.source.kind != "made" or draft.shape is not None:
         return None
     if draft.first < number:
         return None
-    return draft.out.kind.of(_view(draft, buffers[draft.number], {}), draft.wants)
+    return _alone(draft, _view(draft, buffers[draft.number], {}))
+
+
+def _alone(draft: Draft, node: UOp) -> Holder:
+    """The first tensor of a family."""
+    out = draft.out
+    if draft.is_among:
+        return out.kind._among(node, draft.wants, out.is_copy)
+    return out.kind.of(node, draft.wants)
 
 
 def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
@@ -410,7 +431,7 @@ def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Hold
         relative, buffer = given.tensors[number], given.inputs[number]
         if out.itself:
             return relative
-    elif kind == "constant":
+    elif kind == "constant" and out.state is None:
         return out.kind.of(out.view)
     elif isinstance(out.state, weakref.ref):
         found = out.state()
@@ -421,7 +442,7 @@ def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Hold
         node = out.state.uop
         return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
     node = _view(draft, buffer, given.bound)
-    return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
+    return _alone(draft, node) if relative is None else relative.alike(node, wants)
 
 
 def _bound(node: UOp, bound: Bound) -> UOp:

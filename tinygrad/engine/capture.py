@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
+from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.containers import bindings_below, flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -34,7 +35,6 @@ from tinygrad.engine.realize import (
     before_overwriting,
     compute_pending,
     computing,
-    in_memory,
     pending_writes,
     realize,
     telling,
@@ -52,11 +52,11 @@ from tinygrad.engine.storage import (
     realized_buffer,
 )
 from tinygrad.engine.streams import Stream
-from tinygrad.engine.structure import nodes_below, resolved
+from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import turns
 from tinygrad.uop.infer import from_zero, is_by_sizes, sizes_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 REPLACED = (
     "is a gradient that a captured step made after a zero_grad() of its own: no replay makes it "
@@ -78,6 +78,7 @@ class Output:
     view: UOp
     kind: type[Holder]
     family: int
+    is_copy: bool = False
     wanted_gradient: bool = False
     itself: bool = False
     state: Holder | weakref.ref[Holder] | None = None
@@ -94,7 +95,7 @@ class Captured:
     written_inputs: set[int] = field(default_factory=set)
     streams: dict[str, tuple[Stream, int, int]] = field(default_factory=dict)  # advanced: from, to
     result: Any = None  # its shape
-    outputs: list[Output | UOp] = field(default_factory=list)
+    outputs: list[Output | UOp | int] = field(default_factory=list)  # a number: that one again
     homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
     # movements by sizes that the bounds don't prove legal, and their numbers that must be >= 0
     sized: dict[tuple[Ops, Any, Any], list[UOp]] = field(default_factory=dict)
@@ -145,18 +146,22 @@ LOOKING = (__name__, UOp.__module__)
 
 
 def completed(
-    result: Any, changes: Iterable[weakref.ref[Any]], start: int, more: Sequence[Holder] = ()
+    result: Any,
+    changes: Iterable[weakref.ref[Any]],
+    start: int,
+    given: Iterable[Holder],
+    more: Sequence[Holder] = (),
 ) -> tuple[Any, list[Any]]:
     """The shape of a step's result, and its leaves, behind which stand `more`. They are computed
-    now, like everything that the call, begun at `start`, left to be written among its `changes`."""
+    now, like everything that the call of the tensors `given`, begun at `start`, left to be written
+    among its `changes`."""
     found: list[Any] = []
     shape = flatten(result, found)
     found += more
+    families = {holder.family for holder in given}
+    tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
     with turns.together():  # what tensors stand for is hidden while another thread is alone
-        for leaf in found:  # a copy that is yet to be made is a view of state to replays
-            if isinstance(leaf, Holder) and (base := version_below(leaf.uop)).op is not Ops.CONST:
-                leaf.copy_out(base)
-        mine = [leaf.uop for leaf in found if isinstance(leaf, Holder)]
+        mine = [tensor._settle(start, families) for tensor in tensors]
         realize(*mine, *pending_writes(changes, start))
     return shape, found
 
@@ -218,7 +223,9 @@ class Capture:
                     with self.reads.watching():
                         result = function(*args, **kwargs)
                     more = self.gradients.made(self.made.state)
-                    self.made.result, found = completed(result, self.changes, self.start, more)
+                    self.made.result, found = completed(
+                        result, self.changes, self.start, stand_ins, more
+                    )
                     # completing may have read gradients that were nobody else's until then
                     more = self.gradients.made(self.made.state)
                     realize(*[gradient.uop for gradient in more])
@@ -231,12 +238,13 @@ class Capture:
         self._check_arguments(shape, (args, kwargs), leaves, stand_ins)
         self._check_streams()
         families: dict[Any, int] = {}
-        for leaf in found:
+        seen: dict[int, int] = {}
+        for number, leaf in enumerate(found):
+            out = leaf
             if isinstance(leaf, Holder):
-                number = families.setdefault(leaf.family, len(families))
-                self.made.outputs.append(self._output(leaf, number, stand_ins))
-            else:
-                self.made.outputs.append(leaf)
+                first = seen.setdefault(id(leaf), number)
+                out = first if first < number else self._output(leaf, families, stand_ins)
+            self.made.outputs.append(out)
 
     def _stand_ins(self) -> list[Holder]:
         """For each argument a tensor with a node of its own that shares the memory."""
@@ -249,7 +257,7 @@ class Capture:
                 node = UOp.new_buffer(buffer.device, base.arg, base.dtype)
                 nodes[buffer] = bind(node, shared)
                 self.places[shared] = Source("input", number)
-            node = over(tensor.uop, nodes[buffer])
+            node = tensor._lies_at.viewed(nodes[buffer])
             made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
@@ -276,10 +284,13 @@ class Capture:
                     "or one in another order, of which a replay gets a copy; legal are writes into "
                     "whole tensors, or into the larger one"
                 )
+            original = self.originals[source.first]
+            if original in run.params or original in self.made.state:
+                raise self._known_twice(source.first)
             self.made.written_inputs.add(source.first)
             computing.recorder = None
             try:
-                before_overwriting([self.originals[source.first]])
+                before_overwriting([original])
             finally:
                 computing.recorder = self
 
@@ -350,10 +361,13 @@ class Capture:
         for number, buffer in enumerate(self.originals):
             first = self.originals.index(buffer)
             if buffer in made.state and (buffer in made.written or first in made.written_inputs):
-                raise JitError(
-                    f"{self.name}: argument {number} is also read or written as a tensor from "
-                    "outside, and one of the two is overwritten; legal is one way to it"
-                )
+                raise self._known_twice(number)
+
+    def _known_twice(self, number: int) -> JitError:
+        return JitError(
+            f"{self.name}: argument {number} is also read or written as a tensor from outside, and "
+            "one of the two is overwritten; legal is one way to it"
+        )
 
     def _check_streams(self) -> None:
         for name, (before, restarts) in self.positions.items():
@@ -368,29 +382,32 @@ class Capture:
             if stream.position != before:
                 self.made.streams[name] = (stream, before, stream.position)
 
-    def _output(self, tensor: Holder, family: int, stand_ins: Sequence[Holder]) -> Output:
-        node, kind = resolved(tensor.uop), type(tensor)  # a view of an expression still is one
-        base = version_below(node)
+    def _output(
+        self, tensor: Holder, families: dict[Any, int], stand_ins: Sequence[Holder]
+    ) -> Output:
+        node, kind = tensor._lies_at, type(tensor)
+        base, family = node.base, families.setdefault(tensor.family, len(families))
+        old = tensor.serial < self.start
         if base.op is not Ops.BUFFER:  # a constant, or nothing at all
-            return Output(Source("constant", 0), node, kind, family)
+            state = weakref.ref(tensor) if old else None
+            return Output(Source("constant", 0), node, kind, family, itself=old, state=state)
         source = self._source(buffer_of(base))
-        wants = tensor.requires_grad is True
+        facts = (tensor._is_copy, tensor.requires_grad is True)
         for number, stand_in in enumerate(stand_ins):
             if tensor is stand_in:
-                return Output(Source("input", number), node, kind, family, wants, itself=True)
+                return Output(Source("input", number), node, kind, family, *facts, itself=True)
         if source.kind == "input" and self.copied[source.first]:
             raise JitError(
                 f"{self.name}: returns a view of argument {source.first}, which is a part of a "
                 "larger tensor or in another order; return its .clone()"
             )
-        self._note_sizes(movement_of(node))
+        self._note_sizes(steps_between(node, base))
         if source.kind == "state":
-            old = tensor.serial < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
-            return Output(source, node, kind, family, wants, old, kept)
-        view = over(node, base.src[1].new_storage(base.arg, base.dtype))
+            return Output(source, node, kind, family, *facts, old, kept)
+        view = node.viewed(base.src[1].new_storage(base.arg, base.dtype))
         view.origin = base.origin
-        return Output(source, view, kind, family, wants)
+        return Output(source, view, kind, family, *facts)
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """The tensors, of those that existed before, that represent state. If the step rebinds one
@@ -441,7 +458,7 @@ class Capture:
         """Values that the step made and did not return become unreadable."""
         gradients = given_since(self.start)
         for holder in holders.since(self.start):
-            node = holder.uop
+            node = holder._lies_at
             if any(self._is_of_this_call(n) for n in _storage_below(node)):
                 why = REPLACED if holder.serial in gradients else ESCAPED
                 gone = nothing(node.device, node.size, node.dtype, why)
@@ -514,22 +531,7 @@ def _origin_of(holder: Holder) -> str:
 # ---- nodes ---------------------------------------------------------------------------------------
 
 
-def movement_of(node: UOp) -> list[UOp]:
-    """The movement from a flat buffer up to `node`."""
-    movement = []
-    node = resolved(node)
-    while node.op in GroupOp.Movement:
-        movement.append(node)
-        node = resolved(node.src[0])
-    return movement[::-1]
-
-
-def over(node: UOp, base: UOp) -> UOp:
-    """The same view as `node`, but of another flat buffer."""
-    return base.moved_by(movement_of(node))
-
-
 def _storage_below(node: UOp) -> list[UOp]:
-    if in_memory(node):
-        return [version_below(node)]
+    if node.base.op is Ops.BUFFER:
+        return [node.base]
     return [n for n in nodes_below([node]) if n.op is Ops.BUFFER]

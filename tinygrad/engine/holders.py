@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
@@ -48,6 +48,12 @@ class Holder:
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A new holder for a node."""
 
+    @classmethod
+    @abstractmethod
+    def _among(cls, node: UOp, wants_gradient: bool | None, is_copy: bool) -> Self:
+        """A new holder for a view of storage in which others lie, views of it or not; `is_copy` as
+        in another holder."""
+
     @abstractmethod
     def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether nothing has happened to it since `of` made it."""
@@ -65,6 +71,24 @@ class Holder:
     @abstractmethod
     def family(self) -> Hashable:
         """A key that it shares with views of the same storage."""
+
+    @property
+    @abstractmethod
+    def _is_copy(self) -> bool:
+        """Whether each of its elements is its own, even if they repeat where it lies, as those of a
+        constant do."""
+
+    @property
+    @abstractmethod
+    def _lies_at(self) -> UOp:
+        """The view that it is of what the others of its family lie in, too; `uop`, if there are
+        none."""
+
+    @abstractmethod
+    def _settle(self, start: int, given: Collection[Hashable]) -> UOp:
+        """Called when a step ends that returns this: what to compute, so that its family lies in
+        storage if others are in it. A family that began after `start` and is none of `given` gets
+        storage of its own where it lies in that of others."""
 
     @abstractmethod
     def copy_out(self, base: UOp) -> None:

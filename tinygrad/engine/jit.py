@@ -211,7 +211,7 @@ class TinyJit(Generic[P, R]):
         with telling(outlines.see), noting() as changes:
             start = holders.now()
             result = self.function(*args, **kwargs)
-            self._returned[key], _ = completed(result, changes, start)
+            self._returned[key], _ = completed(result, changes, start, ())
             self._left[key] = given_since(start)
         if len(self._returned) == MANY_KEYS and not self._calls:
             warnings.warn(

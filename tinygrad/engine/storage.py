@@ -334,6 +334,11 @@ def is_shared(base: UOp, family: Family) -> bool:
     """Whether others than `family` read, may come to read, or own the version `base`."""
     if is_borrowed(base) or is_expected(base):
         return True
+    return is_read_by_others(base, family)
+
+
+def is_read_by_others(base: UOp, family: Family) -> bool:
+    """Whether other families than this one read the version `base`."""
     return any(other is not family for other in _families(base))
 
 

@@ -21,6 +21,9 @@ from tinygrad.uop.op import Ops
 
 WORTH = 7 / 8  # of the temporaries' bytes: with more left, kernels aren't compiled again
 
+_NEEDED = (Ops.DEFINE_VAR, Ops.ASSIGN)
+"""What a plan must do, or be given, even if only results that are left out depend on it."""
+
 
 def without_unread(executions: Sequence[Execution], seen: Collection[Source]) -> list[Execution]:
     """The executions, which leave out results that are neither read nor `seen`."""
@@ -58,8 +61,8 @@ def _without(execution: Execution, number: int, unread: Collection[Source]) -> E
     if sink is None or not 0 < len(left) < len(old.results):
         return execution
     less = UOp.sink(*[sink.src[i] for i in left])
-    variables = [{n for n in s.toposort() if n.op is Ops.DEFINE_VAR} for s in (sink, less)]
-    if variables[0] != variables[1] or any(kept.kind == "part" for kept in old.storages):
+    kept = [{n for n in s.toposort() if n.op in _NEEDED} for s in (sink, less)]
+    if kept[0] != kept[1] or any(each.kind == "part" for each in old.storages):
         return execution
     with preparing.now, garbage_kept():
         made = runnable_plan(less)

@@ -64,7 +64,8 @@ LARGEST_KEPT = 1 << 21  # bytes of temporaries that a known step keeps for the n
 MOST_KEPT = 1 << 25  # bytes of temporaries that all known steps keep
 LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next time
 
-LongWay = Callable[[], object]
+LongWay = Callable[[Sequence[Any]], object]
+"""Does a step by graphs, and the writes that some more tensors are waiting for."""
 
 
 class Lines:
@@ -189,7 +190,7 @@ def compute(tensors: Sequence[Any]) -> None:
     promised = [tensor for tensor in tensors if tensor._is_promised]
     others = [tensor for tensor in tensors if not isinstance(tensor._source, Promise)]
     if promised and all([in_memory(tensor._value) for tensor in others]):
-        again("realize", promised, lambda: realize(*[tensor._value for tensor in promised]))
+        again("realize", promised, lambda more: realize(*[t._value for t in (*promised, *more)]))
     else:
         realize(*[tensor._value for tensor in (*promised, *others)])
 
@@ -199,7 +200,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
     tensors. If this was done before on tensors that look alike, the same plan runs again; else it
     is done the long way."""
     if capturing() or open_inputs or computing.done is not None:  # who is told wants graphs
-        long_way()
+        long_way(())
     else:
         _ask(name, given, long_way, writes)
 
@@ -208,7 +209,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
 def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) -> None:
     with keeping.now:
         asked = _Asked(given, writes)
-        given = asked.given
+        more = asked.given[len(given) :]
         key = (name, settings_of_plans(), *asked.key)
         known = _known.get(key) if asked.is_clear else None
         is_new = known is None and key not in _known
@@ -216,15 +217,15 @@ def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) 
             known, is_new = None, True
         if known is not None and asked.may_be_done(known):
             _known.used(key)
-            asked.do_again(known, long_way)
+            asked.do_again(known, lambda: long_way(more))
             return
     with recording.written_down(followed=True):
         if not asked.is_clear or not is_new:
-            long_way()
+            long_way(more)
         else:
-            _known[key] = asked.watch(long_way)
+            _known[key] = asked.watch(lambda: long_way(more))
     if asked.writes:
-        _let_go(given)
+        _let_go(asked.given)
 
 
 def _let_go(given: Sequence[Any]) -> None:
@@ -296,7 +297,7 @@ class _Asked:
                 return False
         return not self.read or not _is_awaited(self.read)
 
-    def do_again(self, known: Known, long_way: LongWay) -> None:
+    def do_again(self, known: Known, long_way: Callable[[], object]) -> None:
         """Does what is known, and tells those that depend on it. With SPEC, the long way is done as
         well, and both are compared."""
         if SPEC:
@@ -338,7 +339,7 @@ class _Asked:
     def _written(self, known: Known) -> list[Any]:
         return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]
 
-    def watch(self, long_way: LongWay) -> Known | None:
+    def watch(self, long_way: Callable[[], object]) -> Known | None:
         """Does it the long way. Returns what is to be remembered of it; None if more happened than
         can be remembered."""
         done: list[Run] = []
@@ -360,10 +361,12 @@ class _Asked:
         inputs = [at[node] for node in structure.params if node in at]
         given = {home.base: number for number, home in enumerate(self.homes) if home is not None}
         over = {structure.params[storages[number].place] for number in plan.chain.written}
+        asked = {source.place.base for source in self.sources if type(source) is Written}
         where = self._begins()
         if (
             len(inputs) < len(structure.params)
             or over - given.keys()
+            or asked - over  # a write that waits for something else
             or not where.keys() >= set(structure.binds)
         ):
             return None
@@ -424,7 +427,7 @@ class _Asked:
         nodes = set(followed(promise.node))
         return [i for i, source in enumerate(self.lines.sources()) if source.node in nodes]
 
-    def check(self, known: Known, long_way: LongWay) -> None:
+    def check(self, known: Known, long_way: Callable[[], object]) -> None:
         """Does it both ways, and compares all results and all storage that was written."""
         written = self._written(known)
         before = [bytes(buffer.read()) for buffer in written]

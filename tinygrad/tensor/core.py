@@ -18,7 +18,7 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -33,9 +33,18 @@ from tinygrad.engine.aliases import (
     on_bottom,
     repeats,
     steps_between,
+    writable_part,
 )
 from tinygrad.engine.holders import Holder, Promised, holders
-from tinygrad.engine.storage import Family, join, latest, leave, note_change, noting
+from tinygrad.engine.storage import (
+    Family,
+    is_read_by_others,
+    join,
+    latest,
+    leave,
+    note_change,
+    noting,
+)
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.modes import training
@@ -54,6 +63,7 @@ Devices = str | tuple[str, ...]  # one, or several that share a tensor
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = (PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
+_UNSTORED = MOVED | {Ops.CONST, Ops.ARANGE}
 _WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
 
@@ -137,7 +147,11 @@ def settled(node: UOp, whole: bool = False) -> UOp:
         node = known.detach() if is_detached(node) else known
     if node.op not in VIEWS:
         return node
-    below = node.base
+    below = node
+    while below.op in GroupOp.Movement and below.known is None:
+        below = below.src[0]
+    if below.op in GroupOp.Movement:  # a copy, computed; latest() would read what it is a copy of
+        return on_bottom(node, below, settled(below))
     if below.op is Ops.DETACH:
         inner = settled(below)
         return node if inner is below else node.viewed(inner)
@@ -270,6 +284,15 @@ class Core(Holder):
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A tensor of `node`, which has the axes of an element, see `_element`."""
         return cls._wrap(node, wants_gradient)
+
+    @classmethod
+    def _among(cls, node: UOp, wants_gradient: bool | None, is_copy: bool) -> Self:
+        """See `Holder`."""
+        made = cls._wrap(node, wants_gradient)
+        if not is_copy:
+            made._family.root = None
+        made._reads_with()
+        return made
 
     def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether this is as `of` made it: nothing has happened to it."""
@@ -525,6 +548,34 @@ class Core(Holder):
             with noting():  # it keeps its value
                 self._rebase(self._showing(bottom), bottom, bottom.contiguous())
             leave(base, self._family)
+
+    @property
+    def _is_copy(self) -> bool:
+        """See `Holder`."""
+        return self._root is not None
+
+    @property
+    def _lies_at(self) -> UOp:
+        """See `Holder`: the view that a write to this goes to."""
+        if len(self._members()) == 1:
+            return writable_part(self.uop)
+        value, bottom = self._value, self._bottom
+        return on_bottom(writable_part(value), bottom, latest(bottom))
+
+    def _settle(self, start: int, given: Collection[Any]) -> UOp:
+        """See `Holder`: after the step, no expression tells who sees a write to what."""
+        members = self._members()
+        is_new = self._family not in given and all(m.serial >= start for m in members)
+        below, bottom = bottom_of(self._value), self._bottom
+        if below.op in (Ops.BUFFER, Ops.ASSIGN):
+            unsettled = is_new and (bottom is not below or is_read_by_others(below, self._family))
+        else:
+            lies_twice = len(members) > 1 or repeats(self._value, bottom)
+            unsettled = lies_twice and bottom.op in _UNSTORED
+        if unsettled:
+            self._rebase(self._showing(bottom), bottom, bottom.contiguous())
+            leave(below, self._family)
+        return self._bottom if len(members) > 1 else self.uop
 
     @property
     def _held(self) -> UOp:

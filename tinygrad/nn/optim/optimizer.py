@@ -571,9 +571,9 @@ def step_again(
         each._part()
         held.append(each._holds())
 
-    def step() -> None:
+    def step(more: Sequence[Tensor] = ()) -> None:
         changed = schedule()
-        changed[0].realize(*changed[1:])
+        changed[0].realize(*changed[1:], *more)
 
     if Tensor.training and None not in held:
         given = [*tensors, *[tensor for _, several in held for tensor in several]]
