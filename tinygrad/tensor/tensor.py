@@ -148,7 +148,13 @@ class Tensor(InPlace):
 
     # ---- devices ---------------------------------------------------------------------------------
 
-    def to(self, device: Any = None, dtype: DTypeLike | None = None, *, copy: bool = False) -> Self:
+    def to(
+        self,
+        device: Any = None,
+        dtype: DTypeLike | None = None,
+        non_blocking: bool = False,  # nothing here waits for a copy
+        copy: bool = False,
+    ) -> Self:
         """The same value on another device; on each of several, of a tuple; itself if it is there
         and no `copy` is wanted. With a `dtype`, or one in the device's place, cast; beside a
         tensor, as that one is.
