@@ -166,6 +166,8 @@ class Tensor(InPlace):
         >>> Tensor([1]).to(("CPU", "CPU:1")).device
         ('CPU', 'CPU:1')
         """
+        if isinstance(dtype, bool):  # after a dtype or a tensor come these two, as in PyTorch
+            dtype, copy = None, non_blocking
         if copy:
             return self.to(device, dtype).clone()
         if isinstance(device, Tensor):
