@@ -616,3 +616,9 @@ def test_fractional_pooling_draws_windows_that_hold_the_last_element():
 def test_misuse_of_fractional_pooling(options, message):
     with pytest.raises((ArgumentError, ShapeError), match=f"fractional_max_pool2d: .*{message}"):
         ours.fractional_max_pool2d(Tensor.ones(1, 1, 9, 9), 2, **options)
+
+
+def test_sparse_gradients_are_the_same_numbers():
+    weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    ours.embedding(Tensor([1, 1]), weight, sparse=True).sum().backward()
+    assert weight.grad.tolist() == [[0.0, 0.0], [2.0, 2.0]]
