@@ -39,6 +39,7 @@ OTHERWISE = {
     "means what tinygrad's means": ("max", "min", "qr", "linalg.qr", "arange"),
     "means what NumPy's means": ("linalg.vander", "linspace", "logspace", "gradient"),
     "is of vectors here": ("linalg.norm",),
+    "gives all results, whatever a driver leaves out": ("linalg.lstsq",),
     "makes what holds both of bools, whole numbers and a float": (
         "masked_fill",
         *("addmv", "addbmm", "baddbmm", "addmm", "addr", "add", "sub", "rsub"),
