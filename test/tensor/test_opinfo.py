@@ -34,6 +34,7 @@ OTHERWISE = {
         *("rand_like", "randn_like", "randint", "randn", "empty", "empty_like", "new_empty"),
         *(f"nn.functional.{n}dropout" for n in ("", "alpha_", "feature_alpha_")),
         *("nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.rrelu"),
+        *("nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"),
         *("native_dropout", "nn.functional.scaled_dot_product_attention"),  # with dropout
     ),
     "means what tinygrad's means": ("max", "min", "qr", "linalg.qr", "arange"),

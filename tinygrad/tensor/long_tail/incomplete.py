@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from fractions import Fraction
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
@@ -37,16 +36,16 @@ def _uniform_terms(orders: int, count: int) -> tuple[tuple[float, ...], ...]:
     1/m - 1/eta, and each is the one before, differentiated and divided by eta, plus that multiple
     of 1/m for which 1/eta cancels. (DLMF 8.12.9, 8.12.10.)"""
     length = count + 2 * orders + 2
-    m = [Fraction(0), Fraction(1)]  # from m·m' = eta·(1 + m)
+    m = [0.0, 1.0]  # from m·m' = eta·(1 + m)
     for n in range(2, length):
-        square = sum((m[i] * m[n + 1 - i] for i in range(2, n)), Fraction(0))
+        square = sum(m[i] * m[n + 1 - i] for i in range(2, n))
         m.append((m[n - 1] * 2 / (n + 1) - square) / 2)
-    inverse = [Fraction(1)]  # of m / eta
+    inverse = [1.0]  # of m / eta
     for n in range(1, length - 1):
-        inverse.append(-sum((m[i + 1] * inverse[n - i] for i in range(1, n + 1)), Fraction(0)))
+        inverse.append(-sum(m[i + 1] * inverse[n - i] for i in range(1, n + 1)))
     row, rows = inverse[1:], []
     for _ in range(orders):
-        rows.append(tuple(map(float, row[:count])))
+        rows.append(tuple(row[:count]))
         later = zip(row[2:], inverse[1:], strict=False)
         row = [(n + 2) * c - row[1] * beside for n, (c, beside) in enumerate(later)]
     return tuple(rows)

@@ -8,6 +8,7 @@ steps, each element its own number of them, and no gradient passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,12 @@ from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.long_tail.incomplete import Incomplete
 
 First = tuple[float, float]
-Step = Callable[[int], tuple[float, float, float]]
+Step = Callable[[int], tuple[float, float, float, float]]
 
 
 class Family:
     """A method that gives the polynomials of a family, of degree n: p0 is 1, p1 is a·x + b by
-    `first`, and p(k + 1) is (a·x + b)·p(k) - c·p(k - 1) by `step` of k."""
+    `first`, and d·p(k + 1) is (a·x + b)·p(k) - c·p(k - 1) by `step` of k."""
 
     __call__: Callable[..., Any]  # for type checkers: it is a method by the time of a call
 
@@ -40,9 +41,9 @@ class Family:
         a, b = self.first
         last, out = 1.0, [x * a + b]
         for k in range(1, most):
-            a, b, c = self.step(k)
+            a, b, c, d = self.step(k)
             last, new = out[-1], (x * a + b) * out[-1] - last * c
-            out.append(new)
+            out.append(new if d == 1 else new / d)
         return out
 
     def _on_host(self, to: Sequence[Any], x: Any, degree: Any) -> None:
@@ -65,13 +66,13 @@ def _method(name: str, family: Family, host: HostFunction) -> Callable[..., Any]
             if 0 in x.shape:
                 return x
             return wide._from(call(host, wide._node, whole._node)[0], whole).cast(x.dtype)
-        if n != int(n):
+        if not isinstance(n, Real) or n % 1:
             raise ArgumentError(f"{name}: n={n}; legal is a whole number")
         kind = _float_of(self, 1.0)
         x = self.cast(float_kind(kind))
         if n < 1:
             return x.full_like(0 if n < 0 else 1).cast(kind)
-        return family.terms(x, int(n))[-1].cast(kind)
+        return family.terms(x, int(float(n)))[-1].cast(kind)
 
     polynomial.__name__ = name
     polynomial.__qualname__ = f"Orthogonal.{name}"
@@ -82,12 +83,12 @@ def _method(name: str, family: Family, host: HostFunction) -> Callable[..., Any]
     return polynomial
 
 
-def _chebyshev(k: int) -> tuple[float, float, float]:
-    return 2, 0, 1
+def _chebyshev(k: int) -> tuple[float, float, float, float]:
+    return 2, 0, 1, 1
 
 
-def _shifted(k: int) -> tuple[float, float, float]:
-    return 4, -2, 1
+def _shifted(k: int) -> tuple[float, float, float, float]:
+    return 4, -2, 1, 1
 
 
 class Orthogonal(Incomplete):
@@ -104,15 +105,17 @@ class Orthogonal(Incomplete):
     shifted_chebyshev_polynomial_v = Family("V of 2x - 1", (4, -3), _shifted, "[29.0]")
     shifted_chebyshev_polynomial_w = Family("W of 2x - 1", (4, -1), _shifted, "[41.0]")
     hermite_polynomial_h = Family(
-        "Hermite's polynomial H", (2, 0), lambda k: (2, 0, 2 * k), "[14.0]"
+        "Hermite's polynomial H", (2, 0), lambda k: (2, 0, 2 * k, 1), "[14.0]"
     )
-    hermite_polynomial_he = Family("Hermite's polynomial He", (1, 0), lambda k: (1, 0, k), "[3.0]")
+    hermite_polynomial_he = Family(
+        "Hermite's polynomial He", (1, 0), lambda k: (1, 0, k, 1), "[3.0]"
+    )
     laguerre_polynomial_l = Family(
         "Laguerre's polynomial",
         (-1, 1),
-        lambda k: (-1 / (k + 1), (2 * k + 1) / (k + 1), k / (k + 1)),
+        lambda k: (-1, 2 * k + 1, k, k + 1),
         "[-1.0]",
     )
     legendre_polynomial_p = Family(
-        "Legendre's polynomial", (1, 0), lambda k: ((2 * k + 1) / (k + 1), 0, k / (k + 1)), "[5.5]"
+        "Legendre's polynomial", (1, 0), lambda k: (2 * k + 1, 0, k, k + 1), "[5.5]"
     )
