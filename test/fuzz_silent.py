@@ -169,7 +169,7 @@ ACCEPTED = {
     "no axes are none, as in NumPy": "output with shape \\[\\] doesn't match",
     "layers and padding take any number of axes, and pairs": "input tensor. Support|"
     "output_size|list of \\d values|padding equals|negative padding|padding.*non-negative|"
-    "Padding size|subscriptable|mode needs 4D|expected kernel_size equals|1D tensors expected|"
+    "Padding size|subscriptable|mode needs 4D|expected \\w+ equals|1D tensors expected|"
     "not enough values to unpack",
     "empty where NumPy's is": "upper bound and lower|0D or 1D|at least [12] at dimension 0|"
     "optional 0 dim|primitive descriptor|must be greater than zero",

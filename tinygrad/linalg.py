@@ -1,5 +1,6 @@
 """A face: linear algebra by the names of `torch.linalg`."""
 
+from tinygrad.base.errors import LinalgError as LinAlgError
 from tinygrad.numeric.linalg import (
     LU,
     QR,
@@ -9,7 +10,9 @@ from tinygrad.numeric.linalg import (
     LUFactor,
     SlogDet,
     cholesky,
+    cholesky_ex,
     cond,
+    cross,
     det,
     diagonal,
     eig,
@@ -48,11 +51,14 @@ __all__ = [
     "LU",
     "LUFactor",
     "LeastSquares",
+    "LinAlgError",
     "QR",
     "SVD",
     "SlogDet",
     "cholesky",
+    "cholesky_ex",
     "cond",
+    "cross",
     "det",
     "diagonal",
     "eig",

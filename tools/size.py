@@ -33,9 +33,9 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5820,
     "backends/*": 2985,
     "engine": 5750,
-    "tensor/*": 7460,
+    "tensor/*": 7470,
 }
-CORE_BUDGET = 36_120  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_130  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 2725,
+    "tensor/long_tail": 3260,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

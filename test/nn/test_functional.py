@@ -527,7 +527,7 @@ def test_functions_that_end_in_an_underscore_write(name, more):
     np.testing.assert_allclose(view.numpy(), wanted[1].numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["LazyLinear", "DataParallel", "SyncBatchNorm", "Buffer"])
+@pytest.mark.parametrize("name", ["ModuleList", "DataParallel", "SyncBatchNorm", "Buffer"])
 def test_what_is_no_layer_here_has_something_instead(name):
     with pytest.raises(AttributeError, match=f"nn has no '{name}'; legal is"):
         getattr(nn, name)
@@ -564,3 +564,61 @@ def test_arguments_have_pytorchs_names(program):
     by_name = ast.unparse(ast.Call(call.func, [], [*named, *call.keywords]))
     found, wanted = eval(by_name, dict(OURS)), eval(by_name, dict(THEIRS))
     np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+# ---- fractional pooling --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "options"),
+    [
+        ((2, 3, 9, 11), 2, {"output_size": 6}),
+        ((2, 3, 9, 11), (3, 2), {"output_size": (4, 7)}),
+        ((2, 3, 9, 11), 2, {"output_size": (1, 8)}),
+        ((3, 9, 11), 2, {"output_ratio": (0.5, 0.5)}),
+        ((2, 3, 9, 10, 11), 2, {"output_size": (4, 5, 6)}),
+        ((2, 3, 9, 10, 11), (2, 1, 3), {"output_ratio": (0.5, 0.3, 0.6)}),
+    ],
+)
+def test_fractional_pooling(shape, kernel, options):
+    axes = 2 if len(shape) < 5 else 3
+    x, lead = array(*shape), (1, *shape)[-axes - 2 : -axes]
+    samples = np.random.default_rng(1).random((*lead, axes)).astype(np.float32)
+    given = {**options, "return_indices": True}
+    name = f"fractional_max_pool{axes}d"
+    found = getattr(ours, name)(Tensor(x), kernel, **given, _random_samples=Tensor(samples))
+    wanted = getattr(theirs, name)(
+        torch.tensor(x), kernel, **given, _random_samples=torch.tensor(samples)
+    )
+    for mine, their in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), their.numpy())
+
+
+def test_fractional_pooling_draws_windows_that_hold_the_last_element():
+    x = np.zeros((1, 50, 9, 9), np.float32)
+    x[..., -1, -1] = 1
+    layer = nn.FractionalMaxPool2d(2, output_ratio=0.6)
+    assert layer(Tensor(x)).numpy()[..., -1, -1].all()
+    assert (
+        len(np.unique(layer(Tensor(array(1, 1, 9, 9))._copied().expand(1, 9, 9, 9)).numpy())) > 25
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "output_size=None, output_ratio=None; legal is one of them"),
+        ({"output_size": 9}, r"\(9, 9\) to \(9, 9\)"),
+        ({"output_ratio": 1.5}, "between 0 and 1"),
+        ({"output_size": (1, 2, 3)}, "or 2 of them"),
+    ],
+)
+def test_misuse_of_fractional_pooling(options, message):
+    with pytest.raises((ArgumentError, ShapeError), match=f"fractional_max_pool2d: .*{message}"):
+        ours.fractional_max_pool2d(Tensor.ones(1, 1, 9, 9), 2, **options)
+
+
+def test_sparse_gradients_are_the_same_numbers():
+    weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    ours.embedding(Tensor([1, 1]), weight, sparse=True).sum().backward()
+    assert weight.grad.tolist() == [[0.0, 0.0], [2.0, 2.0]]

@@ -379,3 +379,30 @@ def test_a_cycle_that_is_over_says_so():
     resumed.load_state_dict(mine.state_dict())
     with pytest.raises(ArgumentError, match="after 4 steps"):
         resumed.step()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o, **more: optim.StepLR(o, 2, 0.5, **more),
+        lambda o, **more: optim.LambdaLR(o, lambda turn: 1 / (turn + 1), **more),
+        lambda o, **more: optim.MultiplicativeLR(o, lambda turn: 0.9 - turn * 0.01, **more),
+        lambda o, **more: optim.CosineAnnealingLR(o, 7, **more),
+        lambda o, **more: optim.OneCycleLR(o, 0.1, total_steps=9, **more),
+    ],
+)
+def test_goes_on_after_the_last_epoch_of_another(make):
+    def rates(steps, **more):
+        schedule = make(optim.SGD([Tensor([1.0])], lr=0.5, momentum=0.9), **more)
+        found = []
+        for _ in range(steps):
+            found += schedule.get_last_lr()
+            schedule.step()
+        return found
+
+    np.testing.assert_allclose(rates(4, last_epoch=3), rates(8)[4:], rtol=1e-5)
+
+
+def test_the_last_epoch_is_no_earlier_than_none():
+    with pytest.raises(ArgumentError, match="StepLR: last_epoch=-2; legal are numbers from -1"):
+        optim.StepLR(optim.SGD([Tensor([1.0])], lr=0.5), 2, last_epoch=-2)

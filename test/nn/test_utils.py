@@ -178,3 +178,18 @@ def test_recurrent_layers_take_packed_sequences(name, batch_first):
     for mine, wanted in pairs:
         check(mine, wanted)
     check(ours.weight_hh_l0_reverse.grad, theirs.weight_hh_l0_reverse.grad)
+
+
+def test_the_halves_of_clipping():
+    def gradients(clip):
+        x = Tensor([3.0, 4.0], requires_grad=True)
+        (x * x).sum().backward()
+        clip([x])
+        return x.grad.numpy()
+
+    def halves(params):
+        total = nn.utils.get_total_norm([p.grad for p in params])
+        nn.utils.clip_grads_with_norm_(params, 5.0, total)
+
+    whole = gradients(lambda params: nn.utils.clip_grad_norm_(params, 5.0))
+    np.testing.assert_allclose(gradients(halves), whole)

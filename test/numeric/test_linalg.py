@@ -125,3 +125,29 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_cholesky_without_an_error():
+    whole = np.eye(3) * 2 + 0.5
+    a = np.stack([whole, np.diag([1.0, -1, 2]), np.diag([1.0, 2, -1]), -np.eye(3)])
+    a = a.astype(np.float32)
+    low, info = linalg.cholesky_ex(Tensor(a))
+    wanted, places = torch.linalg.cholesky_ex(torch.tensor(a))
+    assert info.tolist() == places.tolist() == [0, 2, 3, 1]
+    np.testing.assert_allclose(low.numpy()[0], wanted[0], rtol=1e-5)
+    assert np.isnan(low.numpy()[1:]).all()
+    x, t = Tensor(a[:1], requires_grad=True), torch.tensor(a[:1], requires_grad=True)
+    linalg.cholesky_ex(x)[0].sum().backward()
+    torch.linalg.cholesky_ex(t)[0].sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), t.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_the_name_of_the_error_is_that_of_torch():
+    with pytest.raises(linalg.LinAlgError, match="not positive definite"):
+        linalg.cholesky(Tensor([[-1.0]])).realize()
+
+
+def test_lstsq_by_any_driver():
+    a, b = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([[1.0], [2.0]])
+    wanted = torch.linalg.lstsq(torch.tensor(a.numpy()), torch.tensor(b.numpy()), driver="gels")
+    np.testing.assert_allclose(linalg.lstsq(a, b, driver="gels")[0].numpy(), wanted[0], atol=1e-6)

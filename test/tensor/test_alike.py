@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor
+from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 
 A = np.cos(np.arange(6, dtype=np.float32)).reshape(2, 3)
@@ -212,3 +212,19 @@ def test_arguments_have_pytorchs_names_too(name):
 def test_arguments_have_names_that_pytorch_had():
     assert Tensor([[1.0, 2.0]]).mul(value=Tensor([3.0, 4.0])).tolist() == [[3.0, 8.0]]
     assert Tensor([[1.0, 2.0]]).narrow(dimension=1, start=1, length=1).tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "copies"),
+    [
+        (("CPU", "float32", True, True), True),
+        (("CPU", "float32", True), False),
+        ((dtypes.float32, True, True), True),
+        ((dtypes.float32, True), False),
+        ((Tensor([2.0]), False, True), True),
+    ],
+)
+def test_to_takes_its_arguments_in_the_order_of_torch(arguments, copies):
+    x = Tensor([1.0]).realize()
+    found = x.to(*arguments)
+    assert found.tolist() == [1.0] and (found is not x) == copies

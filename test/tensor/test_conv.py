@@ -52,6 +52,16 @@ def test_padding_forms():
     )
 
 
+@pytest.mark.parametrize("one", [[1], (1,)])
+def test_one_size_for_all_axes_as_a_sequence(one):
+    x, w = (1, 2, 5, 6), (2, 2, 3, 2)
+    for name in ("padding", "stride", "dilation"):
+        more = {name: one}
+        check(lambda x, w, m=more: x.conv2d(w, **m), lambda x, w, m=more: F.conv2d(x, w, **m), x, w)
+        check(lambda x, w, m=more: x.conv_transpose2d(w, **m),
+            lambda x, w, m=more: F.conv_transpose2d(x, w, **m), x, (2, 2, 3, 2))  # fmt: skip
+
+
 TRANSPOSES = [
     ((2, 3, 4, 5), (3, 4, 3, 2), {}),
     ((1, 4, 4, 4), (4, 3, 3, 3), {"groups": 2, "stride": 2, "padding": 1, "output_padding": 1}),

@@ -10,7 +10,7 @@ import torch
 from tensor.check import check, close, to_numpy, value
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import DTypeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.tensor import Tensor
 
 NAN, INF = math.nan, math.inf
@@ -362,3 +362,32 @@ def test_shapes_and_types(name):
         lambda x: getattr(x, name)(), theirs, (5,), low=0.1, high=0.9, dtype="float16", grad=False
     )
     check(lambda x: getattr(x, name)(), theirs, [0, 1], dtype="int32", grad=False)
+
+
+# ---- vectors, as NumPy's -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+def test_convolutions_of_vectors(name, mode):
+    x = np.cos(np.arange(12.0)).astype(np.float32)
+    for n in range(1, 7):
+        for m in range(1, 7):
+            a, b = x[:n], x[6 : 6 + m]
+            found = value(getattr(Tensor(a), name)(Tensor(b), mode))
+            np.testing.assert_allclose(found, getattr(np, name)(a, b, mode), 1e-5, 1e-6)
+
+
+def test_polyval():
+    for p, x in (([1.0, 2.0, 3.0], 2.0), ([1, 2, 3], [[1.5, 2.0]]), ([4.0], [1.0, 2.0])):
+        wanted = np.polyval(np.float32(p), np.float32(x))
+        np.testing.assert_allclose(value(Tensor(p).polyval(Tensor(x))), wanted)
+
+
+def test_misuse_of_vectors():
+    with pytest.raises(ArgumentError, match="convolve: mode"):
+        Tensor([1.0]).convolve(Tensor([1.0]), "half")
+    with pytest.raises(ShapeError, match="correlate: .*legal are 1, 1 axes"):
+        Tensor([[1.0]]).correlate(Tensor([1.0]))
+    with pytest.raises(ShapeError, match="convolve: .*legal are elements"):
+        Tensor([1.0]).convolve(Tensor([]))

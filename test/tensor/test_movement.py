@@ -303,3 +303,12 @@ def test_the_end_of_a_range_by_name():
     assert Tensor.arange(end=3).tolist() == Tensor.arange(stop=3).tolist() == [0, 1, 2]
     with pytest.raises(DTypeError, match="arange: None"):
         Tensor.arange()
+
+
+def test_nothing_joins_anything():
+    check(lambda x: Tensor([]).cat(x), lambda x: torch.cat([torch.tensor([]), x]), (2, 3))
+    check(lambda x: x.cat(Tensor([]), dim=1), lambda x: torch.cat([x, torch.tensor([])], 1), (2, 3))
+    check(lambda x: Tensor([]).cat(x), lambda x: torch.cat([torch.tensor([]), x]), [[1]],
+        dtype="int32", grad=False)  # fmt: skip
+    with pytest.raises(ShapeError):
+        Tensor.zeros(0, 2).cat(Tensor.ones(2, 3))

@@ -34,11 +34,13 @@ OTHERWISE = {
         *("rand_like", "randn_like", "randint", "randn", "empty", "empty_like", "new_empty"),
         *(f"nn.functional.{n}dropout" for n in ("", "alpha_", "feature_alpha_")),
         *("nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.rrelu"),
+        *("nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"),
         *("native_dropout", "nn.functional.scaled_dot_product_attention"),  # with dropout
     ),
     "means what tinygrad's means": ("max", "min", "qr", "linalg.qr", "arange"),
     "means what NumPy's means": ("linalg.vander", "linspace", "logspace", "gradient"),
     "is of vectors here": ("linalg.norm",),
+    "gives all results, whatever a driver leaves out": ("linalg.lstsq",),
     "makes what holds both of bools, whole numbers and a float": (
         "masked_fill",
         *("addmv", "addbmm", "baddbmm", "addmm", "addr", "add", "sub", "rsub"),

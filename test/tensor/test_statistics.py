@@ -426,3 +426,34 @@ def test_parts_of_a_number():
 def test_misuse_of_fewer(misuse, error, told):
     with pytest.raises(error, match=told):
         misuse(Tensor.ones(2, 2))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("name", ["nanmax", "nanmin", "nanprod"])
+@pytest.mark.filterwarnings("ignore:All-NaN")
+def test_extremes_without_nan(name, axis):
+    x = np.cos(np.arange(12.0)).astype(np.float32).reshape(3, 4)
+    x[0, 1] = x[2] = np.nan
+    wanted = getattr(np, name)(x, axis=axis)
+    np.testing.assert_allclose(value(getattr(Tensor(x), name)(axis)), wanted, rtol=1e-6)
+    whole = np.arange(12, dtype=np.int32).reshape(3, 4)
+    wanted = getattr(np, name)(whole, axis=axis)
+    np.testing.assert_array_equal(value(getattr(Tensor(whole), name)(axis)), wanted)
+
+
+@pytest.mark.parametrize("name", ["nancumsum", "nancumprod"])
+def test_running_without_nan(name):
+    x = np.array([[1.5, np.nan], [2, 3], [np.nan, 4]], np.float32)
+    for axis in (0, 1):
+        wanted = getattr(np, name)(x, axis=axis)
+        np.testing.assert_allclose(value(getattr(Tensor(x), name)(axis)), wanted)
+
+
+def test_percentiles():
+    x = np.cos(np.arange(20.0)).astype(np.float32).reshape(5, 4)
+    found = value(Tensor(x).percentile([10, 50], 0))
+    np.testing.assert_allclose(found, np.percentile(x, [10, 50], axis=0), atol=1e-6)
+    x[0] = np.nan
+    np.testing.assert_allclose(value(Tensor(x).nanpercentile(30)), np.nanpercentile(x, 30), 1e-5)
+    with pytest.raises(ArgumentError, match="percentile: q=101; legal are numbers from 0 to 100"):
+        Tensor(x).percentile(101)

@@ -71,6 +71,7 @@ from tinygrad.nn.dropouts import (
     FeatureAlphaDropout,
 )
 from tinygrad.nn.embeddings import Embedding, EmbeddingBag
+from tinygrad.nn.fractional import FractionalMaxPool2d, FractionalMaxPool3d
 from tinygrad.nn.functional import (
     CosineSimilarity,
     Fold,
@@ -98,6 +99,21 @@ from tinygrad.nn.layers import (
     ConvTranspose2d,
     ConvTranspose3d,
     Linear,
+)
+from tinygrad.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
 )
 from tinygrad.nn.losses import (
     BCELoss,
@@ -209,6 +225,8 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
@@ -260,6 +278,19 @@ __all__ = [
     "KLDivLoss",
     "L1Loss",
     "LSTMCell",
+    "LazyLinear",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
     "LayerNorm",
     "LayerNorm2d",
     "LeakyReLU",
@@ -327,12 +358,6 @@ INSTEAD = {
     "DataParallel": "tensors on several devices: Tensor.shard",
     "NLLLoss2d": "NLLLoss",
     "SyncBatchNorm": "BatchNorm of a tensor on several devices, whose statistics are of all of it",
-    **dict.fromkeys(
-        ("LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyBatchNorm1d")
-        + ("LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConvTranspose1d", "LazyConvTranspose2d")
-        + ("LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"),
-        "the layer of the name without Lazy, with the size that its input has",
-    ),
 }
 """What PyTorch's programs look for: what does the same here."""
 

@@ -30,6 +30,7 @@ from tinygrad.nn.dropouts import (
     feature_alpha_dropout,
 )
 from tinygrad.nn.embeddings import embedding, embedding_bag
+from tinygrad.nn.fractional import fractional_max_pool2d, fractional_max_pool3d
 from tinygrad.nn.held import held
 from tinygrad.nn.images import (
     channel_shuffle,
@@ -346,6 +347,8 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",

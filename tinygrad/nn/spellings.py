@@ -24,6 +24,7 @@ OTHERS = {
     "dim": ("axis", "normalized_shape"),
     "numbers": ("input",),
     "factor": ("lr_lambda",),
+    "after": ("last_epoch",),
     "value": ("val",),
 }
 """What PyTorch calls an argument, by its name here."""

@@ -43,6 +43,12 @@ __all__ = [
 ]
 
 
+class Unmade:
+    """A layer that will have tensors, and has none yet: who asks for them is told `why`."""
+
+    why: str
+
+
 # ---- what an object holds ------------------------------------------------------------------------
 
 
@@ -77,6 +83,8 @@ def _tensors(
     obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
 ) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of each in `obj`, which lies in the objects `above`."""
+    if isinstance(obj, Unmade):
+        raise ArgumentError(obj.why)
     if isinstance(obj, tensor_type):
         yield prefix.strip("."), obj
     elif id(obj) not in above:  # an object that leads back to itself holds nothing new

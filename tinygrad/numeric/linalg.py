@@ -76,6 +76,8 @@ class LeastSquares(NamedTuple):
 det = Tensor.det
 inv = Tensor.inv
 cholesky = Tensor.cholesky
+cholesky_ex = Tensor.cholesky_ex
+cross = Tensor.cross
 svdvals = Tensor.svdvals
 eigvalsh = Tensor.eigvalsh
 eigvals = Tensor.eigvals

@@ -367,7 +367,9 @@ def _kernel(size: Sizes) -> tuple[int, ...]:
 
 def padding_pairs(padding: Any, count: int) -> list[tuple[int, int]]:
     """Padding as (before, after) of each axis, in the order of the axes."""
-    padding = (padding,) * count if isinstance(padding, int) else padding
+    padding = (padding,) if isinstance(padding, int) else padding
+    if len(padding) == 1 and isinstance(padding[0], int):
+        padding = (*padding,) * count
     if any(isinstance(p, bool) for p in padding):
         raise DTypeError(f"padding: {padding}; legal are whole numbers")
     if len(padding) == count and all(isinstance(p, (tuple, list)) for p in padding):

@@ -481,13 +481,14 @@ class Movement(Conversion):
         return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(count))
 
     def cat(self, *others: Self, dim: Sint = 0) -> Self:
-        """One after another along `dim`.
+        """One after another along `dim`. What has shape (0,) goes with parts of any shape.
 
         >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
         [1, 2, 3]
         """
         others, dim = _after_a_list(self, others, dim)
-        parts = tensors_of("cat", self, others)
+        every = tensors_of("cat", self, others)
+        parts = tuple(part for part in every if part.shape != (0,)) or every
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
         if not all(part.ndim for part in parts):
@@ -498,7 +499,7 @@ class Movement(Conversion):
                 f"cat: shapes {[p.shape for p in parts]} along axis {axis}; "
                 "legal are shapes that are equal on all other axes"
             )
-        kind = least_upper_dtype(*(p.dtype for p in parts))
+        kind = least_upper_dtype(*(p.dtype for p in every))
         if kind in COMPLEX_PARTS:
             parts = tuple(p.cast(kind) for p in parts)
             first, kind = parts[0], COMPLEX_PARTS[kind]

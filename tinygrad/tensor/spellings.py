@@ -43,8 +43,8 @@ OTHERS = {
     "sorted_": ("sorted",),
     "diagonal": ("k",),
     "p": ("ord",),
-    "": ("non_blocking", "force", "sparse_grad", "out_int32", "foreach", "fused", "capturable")
-    + ("memory_format",),
+    "": ("non_blocking", "force", "sparse", "sparse_grad", "out_int32", "memory_format")
+    + ("foreach", "fused", "capturable"),
 }
 """What PyTorch and NumPy call an argument, by its name here; it has none where it would change
 nothing."""
@@ -64,7 +64,7 @@ OF_METHOD = {
     ("searchsorted", "self"): ("sorted_sequence",),
     ("searchsorted", "values"): ("input", "v"),
     ("scaled_dot_product_attention", "self"): ("query",),
-    **dict.fromkeys([(name, "") for name in ("svd", "svdvals")], ("driver",)),
+    **dict.fromkeys([(name, "") for name in ("svd", "svdvals", "lstsq")], ("driver",)),
 }
 """The same of an argument that has another name in one function."""
 
@@ -72,7 +72,7 @@ AS_WITHOUT = {
     **dict.fromkeys(("out", "dtype", "device", "_weight"), None),
     **dict.fromkeys(("size_average", "reduce"), None),
     **dict.fromkeys(
-        ("sparse", "differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"),
+        ("differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"),
         False,
     ),
     **dict.fromkeys(("endpoint", "pivot", "compute_uv"), True),

@@ -148,7 +148,13 @@ class Tensor(InPlace):
 
     # ---- devices ---------------------------------------------------------------------------------
 
-    def to(self, device: Any = None, dtype: DTypeLike | None = None, *, copy: bool = False) -> Self:
+    def to(
+        self,
+        device: Any = None,
+        dtype: DTypeLike | None = None,
+        non_blocking: bool = False,  # nothing here waits for a copy
+        copy: bool = False,
+    ) -> Self:
         """The same value on another device; on each of several, of a tuple; itself if it is there
         and no `copy` is wanted. With a `dtype`, or one in the device's place, cast; beside a
         tensor, as that one is.
@@ -160,6 +166,8 @@ class Tensor(InPlace):
         >>> Tensor([1]).to(("CPU", "CPU:1")).device
         ('CPU', 'CPU:1')
         """
+        if isinstance(dtype, bool):  # after a dtype or a tensor come these two, as in PyTorch
+            dtype, copy = None, non_blocking
         if copy:
             return self.to(device, dtype).clone()
         if isinstance(device, Tensor):

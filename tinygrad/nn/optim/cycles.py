@@ -97,7 +97,7 @@ class OneCycleLR(Scheduler):
             self.rates = [*self.rates[:1], (self.max_lr, first), (first, last)]
             self.momenta = [*self.momenta, (high, high)]
             self.ends = [up, 2 * up, self.total_steps - 1]
-        self.told = 0  # steps that were told here: at most as many as there were
+        self.told = self.after + 1  # steps that were told here: at most as many as there were
         super().__post_init__(optimizer)
         for each in self.optimizers:
             each.base_lr = first  # from which other schedules go on, as in PyTorch

@@ -34,13 +34,26 @@ def clip_grad_norm_(
     (10.0, [3.0, 4.0])
     """
     moved = _with_gradients(params)
-    if not moved:
-        return Tensor(0.0)
     total = get_total_norm([grad for _, grad in moved], norm_type)
-    scale = (max_norm / (total + eps)).minimum(1.0)
+    _scale(moved, (max_norm / (total + eps)).minimum(1.0))
+    return total
+
+
+def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
+    """The second half of `clip_grad_norm_`: scales gradients whose norm is `total_norm`, of these
+    or of more.
+
+    >>> x = Tensor([3.0, 4.0], requires_grad=True)
+    >>> _ = (x * x).sum().backward()
+    >>> clip_grads_with_norm_([x], 5.0, Tensor(10.0)); [round(g, 3) for g in x.grad.tolist()]
+    [3.0, 4.0]
+    """
+    _scale(_with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
+
+
+def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
     for param, grad in moved:
         param.grad = grad * scale.to(grad.device).cast(grad.dtype)
-    return total
 
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:

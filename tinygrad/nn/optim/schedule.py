@@ -12,7 +12,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -34,6 +34,8 @@ class Scheduler(ABC):
 
     Args:
         optimizer: whose rate to set; of a group, each optimizer's by its own first rate.
+        after: the number of the last step that was made elsewhere, `last_epoch` of PyTorch's, if
+            there were some: the schedule goes on from there.
 
     >>> from tinygrad.nn.optim import SGD
     >>> class Halves(Scheduler):
@@ -44,16 +46,20 @@ class Scheduler(ABC):
     """
 
     optimizer: InitVar[Stepper]
+    after: int = field(default=-1, kw_only=True)
     counts: ClassVar[tuple[str, ...]] = ()  # the options that must be 1 or more
 
     def __post_init__(self, optimizer: Stepper) -> None:
+        check_number_from(type(self).__name__, "last_epoch", self.after, -1)
         self.has_stepped = False
         for name in self.counts:
             if (number := getattr(self, name)) < 1:
                 who = type(self).__name__
                 raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
         self.optimizers = optimizers_of(optimizer)
-        self.turn = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
+        self.turn = (
+            Tensor([self.after + 1], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
+        )
         for written in self._momentum_written(self.turn):
             written.realize()
         for each in self.optimizers:
@@ -168,7 +174,8 @@ class MultiplicativeLR(Scheduler):
 
     def __post_init__(self, optimizer: Stepper) -> None:
         check_factor("MultiplicativeLR", self.factor)
-        self.product = _kept(1.0)
+        before = (self.factor(Tensor([turn])) for turn in range(1, self.after + 2))
+        self.product = _kept(math.prod(float(Tensor(factor).item()) for factor in before))
         super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.nn.optim.gradients import clip_grad_norm_, clip_grad_value_, get_total_norm
+from tinygrad.nn.optim.gradients import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from tinygrad.nn.utils import parametrizations, rnn
 from tinygrad.nn.utils.parametrizations import (
     remove_spectral_norm,
@@ -22,6 +27,7 @@ from tinygrad.tensor.spellings import spell_functions
 __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
+    "clip_grads_with_norm_",
     "fuse_conv_bn_eval",
     "fuse_linear_bn_eval",
     "get_total_norm",

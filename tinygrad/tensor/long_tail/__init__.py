@@ -7,7 +7,10 @@ Each file has a class that derives from the one before it, made of the methods o
     hashing         Keccak
     elementary      more of one element in, one out; the parts of a float
     gamma           functions that integrals define: erf, gelu, lgamma
-    special         the normal distribution's, entropy, Bessel's, by torch.special's names
+    special         the normal distribution's, entropy, by torch.special's names
+    bessel          Bessel's and Airy's functions
+    incomplete      the incomplete gamma functions, Hurwitz's zeta function
+    orthogonal      Chebyshev's, Hermite's, Laguerre's, Legendre's polynomials
     joining         side by side and apart, turned, each with each
     parts           elements by number: index_select, index_add, repeat_interleave, ..
     products        sums over products by their names; lengths

@@ -81,6 +81,12 @@ TRIANGULAR = Routine(
     "solve_triangular", lapack.triangular, gradients.triangular, "singular", _as_second
 )
 CHOLESKY = Routine("cholesky", _linalg.cholesky, gradients.cholesky, "not positive definite")
+CHOLESKY_EX = Routine(
+    "cholesky_ex",
+    lapack.cholesky_ex,
+    lambda given, results, incoming: gradients.cholesky(given, results[:1], incoming[:1]),
+    shapes=lambda shape: [(shape, SAME), (shape[:-2], INT)],
+)
 QR = Routine("qr", lapack.qr, gradients.qr, shapes=_qr)
 SVD = Routine("svd", _linalg.svd, gradients.svd, "not finite, or svd didn't end", _svd)
 EIGH = Routine("eigh", lapack.eigh, gradients.eigh, "not finite", _eigh)
@@ -243,6 +249,17 @@ class Decomposition(Interop):
         x = self._square("cholesky")
         out: Self = CHOLESKY(x.mH if upper else x)[0]
         return out.mH if upper else out
+
+    def cholesky_ex(self, upper: bool = False) -> tuple[Self, Self]:
+        """As `cholesky`, without an error: the factor, NaN where there is none; and for each matrix
+        0, or the size of its first leading part that isn't positive definite.
+
+        >>> Tensor([[4.0, 0.0], [0.0, -9.0]]).cholesky_ex()[1].item()
+        2
+        """
+        x = self._square("cholesky_ex")
+        low, info = CHOLESKY_EX(x.mH if upper else x)
+        return low.mH if upper else low, info
 
     def cholesky_solve(self, factor: Any, upper: bool = False) -> Self:
         """X with A @ X = self, of A's Cholesky factor.

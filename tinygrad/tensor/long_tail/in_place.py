@@ -45,6 +45,8 @@ class InPlace(Alike):
     digamma_ = InPlaceOf("Tensor([5.0]).digamma_().shape", "(1,)")
     polygamma_ = InPlaceOf("Tensor([5.0]).polygamma_(1).shape", "(1,)")
     mvlgamma_ = InPlaceOf("Tensor([1.0]).mvlgamma_(1).tolist()", "[0.0]")
+    igamma_ = InPlaceOf("Tensor([1.0]).igamma_(0.0).tolist()", "[0.0]")
+    igammac_ = InPlaceOf("Tensor([1.0]).igammac_(0.0).tolist()", "[1.0]")
     i0_ = InPlaceOf("Tensor([0.0]).i0_().tolist()", "[1.0]")
     logit_ = InPlaceOf("Tensor([0.5]).logit_().tolist()", "[0.0]")
     frac_ = InPlaceOf("Tensor([1.5]).frac_().tolist()", "[0.5]")

@@ -16,22 +16,22 @@ from tinygrad.base.helpers import argfix, plain
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
 from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
-from tinygrad.tensor.long_tail.special import Special
+from tinygrad.tensor.long_tail.orthogonal import Orthogonal
 from tinygrad.tensor.movement import tensors_of
 from tinygrad.tensor.template import movements
 
 
 @movements
-class Joining(Special):
+class Joining(Orthogonal):
     """Methods that take several tensors take them one by one or in a list, as `cat` does."""
 
     __slots__ = ()
 
-    concat = concatenate = Special.cat
-    swapaxes = swapdims = Special.transpose
-    moveaxis = Special.movedim
-    ravel = Special.flatten
-    broadcast_to = Special.expand
+    concat = concatenate = Orthogonal.cat
+    swapaxes = swapdims = Orthogonal.transpose
+    moveaxis = Orthogonal.movedim
+    ravel = Orthogonal.flatten
+    broadcast_to = Orthogonal.expand
 
     # ---- axes ------------------------------------------------------------------------------------
 

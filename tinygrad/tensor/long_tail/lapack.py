@@ -213,6 +213,24 @@ def lu(a: Array) -> Any:
     return order, lower, np.triu(packed[:least]), pivots + 1
 
 
+def _has_cholesky(a: Array) -> bool:
+    try:
+        np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+@each
+def cholesky_ex(a: Array) -> Any:
+    """L and 0; of what is not positive definite NaN, and the size of the first leading part of it
+    that isn't."""
+    if _has_cholesky(a):
+        return np.linalg.cholesky(a), np.array(0)
+    sizes = (n for n in range(1, len(a)) if not _has_cholesky(a[:n, :n]))
+    return np.full_like(a, np.nan), np.array(next(sizes, len(a)))
+
+
 def qr(a: Array, complete: bool) -> Any:
     """Q and R; of a square Q all columns."""
     return np.linalg.qr(a, "complete" if complete else "reduced")

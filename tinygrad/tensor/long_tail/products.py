@@ -10,7 +10,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
-from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.parts import Parts
@@ -56,6 +56,56 @@ class Products(Parts):
         if self.shape[-1] != x.shape[-1]:
             raise ShapeError(f"inner: {self.shape} and {x.shape}; legal are equal last axes")
         return self.tensordot(x, ([-1], [-1]))
+
+    def convolve(self, other: Self, mode: str = "full") -> Self:
+        """The convolution of two vectors, as NumPy's: what the product of two polynomials has as
+        coefficients.
+
+        Args:
+            other: the other vector; n and m are their lengths.
+            mode: "full" gives n + m - 1 numbers, "same" the middle max(n, m) of them, "valid" those
+                where one lies in the other.
+
+        >>> Tensor([1, 2]).convolve(Tensor([1, 3, 5])).tolist()
+        [1, 5, 11, 10]
+        """
+        return self._convolved("convolve", other, mode)
+
+    def correlate(self, other: Self, mode: str = "valid") -> Self:
+        """The sums of products of one vector and the other, moved along it, as NumPy's; see
+        `convolve`.
+
+        >>> Tensor([1, 2, 3]).correlate(Tensor([0, 1])).tolist()
+        [2, 3]
+        """
+        self._of_ndim("correlate", (self, 1), (other, 1))
+        if mode == "same" and self.shape[0] < other.shape[0]:  # NumPy's middle is another one
+            return other._convolved("correlate", self.flip(0), mode).flip(0)
+        return self._convolved("correlate", other.flip(0), mode)
+
+    def _convolved(self, operation: str, other: Self, mode: str) -> Self:
+        check_choice(operation, "mode", mode, ("full", "same", "valid"))
+        self._of_ndim(operation, (self, 1), (other, 1))
+        if 0 in (*self.shape, *other.shape):
+            raise ShapeError(f"{operation}: {self.shape}, {other.shape}; legal are elements")
+        long, short = (self, other) if self.shape[0] >= other.shape[0] else (other, self)
+        over = short.shape[0] - 1
+        pads = {"full": (over, over), "same": (over - over // 2, over // 2), "valid": (0, 0)}
+        taps = short.flip(0).reshape(1, 1, -1)
+        return long.reshape(1, 1, -1).conv2d(taps, padding=pads[mode]).flatten()
+
+    def polyval(self, x: Any) -> Self:
+        """The polynomial with these coefficients, of the highest power first, at each element of x.
+
+        >>> Tensor([1, 0, 2]).polyval(Tensor([0, 3])).tolist()
+        [2, 11]
+        """
+        self._of_ndim("polyval", (self, 1))
+        at = self._tensor(x)
+        out = at.zeros_like(dtype=least_upper_dtype(self.dtype, at.dtype))
+        for i in range(self.shape[0]):
+            out = out * at + self[i]
+        return out
 
     def vdot(self, other: Self) -> Self:
         """The sum of products of two vectors, the first conjugated.

@@ -1,35 +1,15 @@
 """Functions under `torch.special`'s and SciPy's names that those of the gamma's family make: the
-normal distribution, entropy, Bessel functions of order 0 and 1.
-
-Series come from Abramowitz and Stegun's Handbook (1964), chapter 9.
-"""
+normal distribution, entropy, other names."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import DTypeError
 from tinygrad.tensor.arguments import check_number_from
-from tinygrad.tensor.functions import polynomial, wide
+from tinygrad.tensor.functions import wide
 from tinygrad.tensor.long_tail.gamma import PROBIT_FAR, PROBIT_MIDDLE, PROBIT_NEAR, Gamma, ratio
 from tinygrad.tensor.template import expressions
-
-BESSEL_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}
-"""Where the series in x ends; terms of it, and of that in 1/x."""
-
-
-def _bessel_terms(order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of I(x) / (x/2)^order in (x/2)², and of I(x)·√(2πx)/exp(x) in 1/x. (A&S 9.6.10, 9.7.1.)"""
-    near = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(46)]
-    far = [1.0]
-    for k in range(1, 24):
-        far.append(far[-1] * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k))
-    return tuple(near), tuple(far)
-
-
-BESSEL = (_bessel_terms(0), _bessel_terms(1))
 
 
 @expressions
@@ -139,60 +119,9 @@ class Special(Gamma):
         legal = self > (p - 1) / 2
         return legal.where(out + p * (p - 1) / 4 * math.log(math.pi), math.nan)
 
-    # ---- Bessel functions ------------------------------------------------------------------------
+    # ---- other names -----------------------------------------------------------------------------
 
-    @wide
-    def i0(self) -> Self:
-        """The modified Bessel function of the first kind and order 0. (A&S 9.6.12, 9.7.1.)
-
-        >>> Tensor([0.0]).i0().tolist()
-        [1.0]
-        """
-        return self._bessel("i0", 0, is_scaled=False)
-
-    @wide
-    def i0e(self) -> Self:
-        """`i0` over exp(|x|), which doesn't overflow.
-
-        >>> Tensor([0.0]).i0e().tolist()
-        [1.0]
-        """
-        return self._bessel("i0e", 0, is_scaled=True)
-
-    @wide
-    def i1(self) -> Self:
-        """The modified Bessel function of the first kind and order 1. (A&S 9.6.10, 9.7.1.)
-
-        >>> Tensor([0.0]).i1().tolist()
-        [0.0]
-        """
-        return self._bessel("i1", 1, is_scaled=False)
-
-    @wide
-    def i1e(self) -> Self:
-        """`i1` over exp(|x|), which doesn't overflow.
-
-        >>> Tensor([0.0]).i1e().tolist()
-        [0.0]
-        """
-        return self._bessel("i1e", 1, is_scaled=True)
-
-    def _bessel(self, who: str, order: int, is_scaled: bool) -> Self:
-        if self.dtype not in BESSEL_SPLIT:
-            raise DTypeError(f"{who}: {self.dtype!r}; legal are real numbers")
-        split, near_terms, far_terms = BESSEL_SPLIT[self.dtype]
-        in_x, in_inverse = BESSEL[order]
-        size = self.abs()
-        near = size < split
-        half = near.where(self, 0) * 0.5
-        series = polynomial(half * half, in_x[:near_terms])
-        series = series * half if order else series
-        y = near.where(split, size if is_scaled else size.minimum(2000))
-        far = polynomial(y.reciprocal(), in_inverse[:far_terms]) / (y * (2 * math.pi)).sqrt()
-        if is_scaled:
-            inside = near.where(size, 0)
-            series = series * (-inside).exp()
-        else:
-            root = (y * 0.5).exp()  # twice, because the whole may overflow before it is divided
-            far = self.isinf().where(math.inf, root * far * root)
-        return near.where(series, (self < 0).where(-far, far) if order else far)
+    expit = Gamma.sigmoid
+    gammaln = Gamma.lgamma
+    multigammaln = mvlgamma
+    psi = Gamma.digamma

@@ -75,6 +75,53 @@ class Statistics(Products):
         """
         return self.isnan().where(0, self).sum(dim, keepdim, dtype=dtype)
 
+    def nanprod(self, dim: Axis = None, keepdim: bool = False) -> Self:
+        """The product, NaN counting as 1.
+
+        >>> Tensor([2.0, float("nan"), 3.0]).nanprod().item()
+        6.0
+        """
+        return self.isnan().where(1, self).prod(dim, keepdim)
+
+    def nancumsum(self, dim: int = 0) -> Self:
+        """The running sum, NaN counting as 0.
+
+        >>> Tensor([2.0, float("nan"), 3.0]).nancumsum().tolist()
+        [2.0, 2.0, 5.0]
+        """
+        return self.isnan().where(0, self).cumsum(dim)
+
+    def nancumprod(self, dim: int = 0) -> Self:
+        """The running product, NaN counting as 1.
+
+        >>> Tensor([2.0, float("nan"), 3.0]).nancumprod().tolist()
+        [2.0, 2.0, 6.0]
+        """
+        return self.isnan().where(1, self).cumprod(dim)
+
+    def nanmax(self, dim: Axis = None, keepdim: bool = False) -> Self:
+        """The largest of what is not NaN; NaN where there is none.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanmax().item()
+        3.0
+        """
+        if not dtypes.is_float(self.dtype):
+            return self.max(dim, keepdim)
+        out = self.isnan().where(-math.inf, self).max(dim, keepdim)
+        return self.isnan().all(dim, keepdim).where(math.nan, out)
+
+    def nanmin(self, dim: Axis = None, keepdim: bool = False) -> Self:
+        """The smallest of what is not NaN; NaN where there is none.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanmin().item()
+        1.0
+        """
+        return (
+            -((-self).nanmax(dim, keepdim))
+            if dtypes.is_float(self.dtype)
+            else self.min(dim, keepdim)
+        )
+
     def nanmean(self, dim: Axis = None, keepdim: bool = False) -> Self:
         """The mean of what is not NaN; NaN where there is none.
 
@@ -240,22 +287,52 @@ class Statistics(Products):
         """
         return self._quantile("nanquantile", q, dim, keepdim, interpolation, True)
 
+    def percentile(
+        self,
+        q: Any,
+        dim: int | None = None,
+        keepdim: bool = False,
+        interpolation: str = "linear",
+    ) -> Self:
+        """The `quantile` of q / 100.
+
+        >>> Tensor([1.0, 2.0, 3.0]).percentile(25).item()
+        1.5
+        """
+        return self._quantile("percentile", q, dim, keepdim, interpolation, False)
+
+    def nanpercentile(
+        self,
+        q: Any,
+        dim: int | None = None,
+        keepdim: bool = False,
+        interpolation: str = "linear",
+    ) -> Self:
+        """The `nanquantile` of q / 100.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanpercentile(50).item()
+        2.0
+        """
+        return self._quantile("nanpercentile", q, dim, keepdim, interpolation, True)
+
     def _quantile(
         self, operation: str, q: Any, dim: int | None, keepdim: bool, how: str, skip: bool
     ) -> Self:
         check_choice(operation, "interpolation", how, INTERPOLATIONS)
+        whole = 100 if operation.endswith("percentile") else 1
         if 0 in getattr(q, "shape", ()):
             raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
         for share in (q,) if isinstance(q, (int, float)) else q if isinstance(q, LISTS) else ():
             if not isinstance(share, Real):
-                raise ArgumentError(f"{operation}: q={q!r}; legal are numbers from 0 to 1")
-            check_number_from(operation, "q", share, 0, 1)
+                raise ArgumentError(f"{operation}: q={q!r}; legal are numbers from 0 to {whole}")
+            check_number_from(operation, "q", share, 0, whole)
         x, axis = self._last(dim, operation)
         if x.shape[-1] == 0:
             raise ArgumentError(f"{operation}: of no elements: shape {self.shape}; legal is one")
         kind, x = least_upper_float(x.dtype), x.cast(float_kind(x.dtype))
         given = q._node if isinstance(q, Statistics) else node_of(q, x.dtype, self.device)
         shares = self._wrap(given.cast(x.dtype))
+        shares = shares / whole if whole > 1 else shares
         if shares.ndim > 1:
             raise ShapeError(f"{operation}: q of {shares.shape}; legal are a number and a vector")
         values = x.sort(-1)[0]
