@@ -298,14 +298,20 @@ class Call:
         return self._result(given, Kit(self._drafts, found, False))
 
     def _kit(self) -> Kit:
-        """The results for one call: those of the call before the last if they are free, or new
-        ones."""
+        """The results for one call: those of the last call if they are free, since the caches have
+        them; or of an earlier one, or new ones."""
+        kits = self._kits
         try:
-            kit = self._kits.popleft() if len(self._kits) > 1 else None
-        except IndexError:  # another thread was faster
-            kit = None
-        if kit is not None and kit.is_free:
-            return kit
+            kit = kits.pop()
+            if kit.is_free:
+                return kit
+            kits.append(kit)
+            kit = kits.popleft()
+            if kit.is_free:
+                return kit
+            kits.appendleft(kit)
+        except IndexError:  # there is none, or another thread was faster
+            pass
         return Kit(self._drafts, self._replay.buffers(), self._keeps)
 
     def _result(self, given: Given, kit: Kit) -> Any:
