@@ -269,6 +269,20 @@ def test_lanes_at_known_distances(gate, low):
         assert len(loads) == 2
 
 
+@pytest.mark.parametrize("beyond", (0, 9))
+def test_lanes_that_differ_in_their_masks_alone_read_once(beyond):
+    """out[r, c] = x[r] on the diagonal. Memory that may not be there is read only where it is."""
+    rows, r, v = 16 + beyond, K.loop("r", 16 + beyond), K.loop("v", 16, "VECTOR")
+    on = (r + v * -1).alu(Ops.CMPEQ, K.index(0))
+    kernel = K.out((rows, 16), K.param(1, (16,)).index(r, gate=on), r, v)
+    x = K.normal(16)
+    expected = np.zeros((rows, 16), np.float32)
+    np.fill_diagonal(expected, x)
+    check(kernel, [x], expected, 0, [(True, "python"), (True, "llvm")])
+    program = lower(kernel, K.host_target()).phases[0].program
+    assert [n.op for n in program].count(Ops.LOAD) == (16 if beyond else 1)
+
+
 @pytest.mark.parametrize("low", (0, 1))
 def test_lanes_on_one_spot_have_masks_of_their_own(low):
     """out[p] = x[p // 4] where memory says so: what one lane may read, its neighbour may not."""

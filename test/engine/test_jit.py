@@ -896,7 +896,7 @@ def test_what_nobody_sees_after_a_replay_takes_turns_in_one_arena():
     for _ in range(4):
         np.testing.assert_array_equal(step(x).numpy(), np.full(1 << 19, 8.0, np.float32))
     gc.collect()
-    assert GlobalCounters.mem_used - before <= 2 * 4 << 19
+    assert GlobalCounters.mem_used - before <= 3 * 4 << 19  # the last is the result's place
 
 
 def test_what_is_kept_between_plans_of_a_step_is_not_overwritten():

@@ -218,6 +218,9 @@ class Access:
             return self._emit(address, 1, mask)
         if _step(address.terms, loop) == 1:
             return self._emit(address.start(loop), size_of(loop), mask)
+        if _step(address.terms, loop) == 0 and self._is_inside(read, copies):
+            found = self._emit(address, 1, None)  # lanes differ in their masks only
+            return self.program.chosen(mask, found, UOp.const(read.dtype, 0))
         along = self.runs_along(address, loop)
         if along is not None and _is_computed(gate_of(read)):
             return self._transposed(read, address, loop, along)
@@ -237,14 +240,18 @@ class Access:
         if mask is None:
             return None
         if memory.op is Ops.PARAM:
-            is_needed, end = mask.op is Ops.CONST, memory.arg[1]
+            is_needed = mask.op is Ops.CONST
         else:
             lanes = mask.src if mask.op is Ops.VECTORIZE else (mask,)
-            is_needed, end = any(s.op is not Ops.CONST for s in lanes), elements(memory) + SLACK
-        if is_needed:
-            return mask
+            is_needed = any(s.op is not Ops.CONST for s in lanes)
+        return mask if is_needed or not self._is_inside(read, copies) else None
+
+    def _is_inside(self, read: UOp, copies: Copies) -> bool:
+        """Whether a read stays within its array, whatever its gate and limits say."""
+        memory = read.src[0]
+        end = memory.arg[1] if memory.op is Ops.PARAM else elements(memory) + SLACK
         low, high = self.integers.interval(flat_offset(read), copies)
-        return None if low >= 0 and high < end else mask
+        return bool(low >= 0 and high < end)
 
     def _emit(self, address: Address, count: int, mask: UOp | None) -> UOp:
         memory = address.memory
