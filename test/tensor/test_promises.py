@@ -1548,6 +1548,36 @@ def test_ones_that_a_gradient_is_are_no_other_ones(ways):
         np.testing.assert_array_equal(ways(run, graphs=graphs)[0][0], np.full_like(X[0], 3))
 
 
+READS = {
+    "whole": lambda x: x.relu(),
+    "one": lambda x: x.sum(),
+    "exchanged": lambda x: x.exp().T,
+    "repeated": lambda x: x.sum(1, keepdim=True).expand(8, 5),
+    "padded": lambda x: x.exp().pad((1, 2)),
+    "narrow": lambda x: x.exp().cast("bfloat16"),
+}
+
+
+@pytest.mark.parametrize("make", READS.values(), ids=READS)
+def test_reading_a_result_makes_no_node_of_it(ways, make):
+    x = Tensor(X[0]).realize()
+    right = ways(lambda: make(x).numpy(), graphs=True)[0]
+
+    def run():
+        made = make(x)
+        np.testing.assert_array_equal(made.numpy(), right)
+        np.testing.assert_array_equal(made.tolist(), right.tolist())
+        return made
+
+    for spec in (False, True, False):
+        made = ways(run, spec=spec)[0]
+    assert made._source.expression.nodes is None
+    before = made.numpy()
+    made += 1  # who writes asks where it is
+    np.testing.assert_array_equal(made.numpy(), before + 1)
+    np.testing.assert_array_equal(make(x).numpy(), right)
+
+
 def test_nothing_is_computed_of_no_elements(ways):
     x = Tensor(np.zeros((0, 3), "float32")).realize()
     for _ in range(3):

@@ -119,11 +119,11 @@ class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
     the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
-    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does.
+    it. A look ends there: it doesn't say how the start is a view of storage, and a `row` does.
     `silent`: the same under `no_grad`, where a start is none."""
 
     __slots__ = (
-        *("view", "base", "era", "begins", "order"),
+        *("view", "base", "era", "begins", "row"),
         *("start", "is_start", "wants", "records", "look", "silent"),
     )
     depth = number = 0
@@ -134,7 +134,7 @@ class Version:
         self.wants, self.records = tensor.requires_grad, recording.on
         self.is_start = self.wants is True and self.records and not tensor._taped
         self.start = tensor.serial if self.is_start else _start_below(view)
-        self.order = () if self.start is None else _order_of(view)
+        self.row = (look, None) if self.start is None else (look, *_order_of(view))
         self.silent: Version | None = None
 
     @property
@@ -205,7 +205,7 @@ class Version:
         its tensors.)"""
         later = object.__new__(Version)
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
-        later.begins, later.order, later.start = self.begins, self.order, self.start
+        later.begins, later.row, later.start = self.begins, self.row, self.start
         later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
         later.silent = self.silent
         return later
@@ -329,6 +329,11 @@ class Promise:
     def is_computed(self) -> bool:
         """Whether the place where it lies is known."""
         return self.stored.buffer is not None
+
+    @property
+    def alone(self) -> Buffer | None:
+        """Where it was computed, if nobody has asked for that, so that nobody can have written."""
+        return self.buffer if self._base is None else None
 
     @property
     def like(self) -> UOp:

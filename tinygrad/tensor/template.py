@@ -208,9 +208,10 @@ def _source_seen(tensor: Core, seen: list[Any]) -> Look | None:
 
 
 def _seen(tensor: Core, seen: list[Any]) -> Look | None:
-    look = _source_seen(tensor, seen)
-    if look is not None:
-        return look
+    source = source_of(tensor)
+    if source is not None:
+        seen.append(source)
+        return source.look
     node = tensor._held
     seen.append(node)
     can_be_told = dtypes.is_float(node.dtype) and not tensor._element
