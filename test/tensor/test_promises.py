@@ -1248,6 +1248,40 @@ def copies_of_values_are_written():
 
 
 @program
+def probabilities_are_surprised():
+    def surprise(net, number):
+        x, _ = batch(number)
+        chances = net(x).sigmoid()
+        told = Tensor((X[number % STEPS][:, :3] > 0).astype("float32")).realize()
+        return nn.functional.binary_cross_entropy(chances, told)
+
+    return train(make_loss=surprise)
+
+
+@program
+def pictures_are_resized():
+    def resized(net, number):
+        x, _ = batch(number)
+        picture = net(x).reshape(1, 1, 8, 3)
+        return sum(
+            picture.interpolate((11, 7), mode=mode).square().mean() for mode in ("linear", "cubic")
+        )
+
+    return train(make_loss=resized)
+
+
+@program
+def labels_are_lists():
+    def told(net, number):
+        x, _ = batch(number)
+        labels = Tensor(Y[number % STEPS].tolist())
+        rows = net(x)[Tensor([number % 8, 1])]
+        return net(x).sparse_categorical_crossentropy(labels) + rows.square().mean()
+
+    return train(make_loss=told)
+
+
+@program
 def copies_of_values_are_computed_together():
     x, seen = Tensor(X[0]).realize(), []
     for number in range(STEPS):
@@ -1612,6 +1646,9 @@ LOOPS += [
     values_are_padded,
     values_are_repeated,
     values_are_sorted,
+    probabilities_are_surprised,
+    pictures_are_resized,
+    labels_are_lists,
 ]
 
 

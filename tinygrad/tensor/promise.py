@@ -22,9 +22,10 @@ from operator import or_
 from typing import Any
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.engine.aliases import bottom_of, repeats, steps_between
-from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
+from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, empty, last_eras, learn
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
 from tinygrad.tensor.looks import Look, chain_of, end_below, look_at, sizes_of
 from tinygrad.uop.node import UOp
@@ -251,6 +252,26 @@ def source_of(tensor: Any) -> Source | None:
 
 
 _SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
+
+
+def fetch(tensor: Any) -> bool:
+    """Brings numbers from a list to their device now, if a tensor is a copy of such that is yet to
+    be made; says whether it was. Not floats that a gradient may be asked by: what others made of
+    the copy would be none of theirs any more."""
+    if isinstance(tensor._source, Promise) or (copy := bottom_of(tensor._uop)).op is not Ops.COPY:
+        return False
+    host, device, is_silent = copy.src[0], copy.device, tensor.requires_grad is None
+    is_list = host.op is Ops.BUFFER and host.device == "PYTHON" and type(device) is str
+    if not is_list or keeps(device) or (is_silent and dtypes.is_float(copy.dtype)):
+        return False
+    with turns.together(), keeping.now:
+        is_new = copy.known is None and host.storage is not None
+        if is_new:
+            made = empty(device, host.arg, copy.dtype)
+            made.storage.write(host.storage.read())
+            computed_from(made, copy)
+            learn(copy, made)
+    return is_new
 
 
 def start_node(serial: int) -> UOp:

@@ -37,6 +37,7 @@ from tinygrad.tensor.promise import (
     Template,
     Version,
     Written,
+    fetch,
     holes_of,
     recording,
     shadow,
@@ -95,6 +96,11 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
         values = (*given, *named.values()) if named else given
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
+        if looks is None and not capturing():
+            tensors = list(_all(Core, values))
+            if len(tensors) > 1 and any([fetch(tensor) for tensor in tensors]):
+                seen = []
+                looks = looks_of(values, see, seen)
         if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
             return method(*given, **named)
         names = tuple(named)
