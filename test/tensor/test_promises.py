@@ -1247,6 +1247,42 @@ def copies_of_values_are_written():
     return seen
 
 
+def with_a_view(make):
+    """A loop that holds a view of a weight, and uses it in every other step."""
+    held, seen = [], []
+
+    def loss(net, number):
+        if not held:
+            held.append(make(net))
+        x, y = batch(number)
+        logits = net(x)
+        if number != 3:
+            logits = logits + held[0].square().mean()
+        return logits.sparse_categorical_crossentropy(y)
+
+    def after(net, optimizer, number, loss):
+        seen.append(np.zeros(1) if held[0].grad is None else held[0].grad.numpy())
+        seen.append(held[0].numpy())
+        held[0].grad = None
+
+    return [*train(make_loss=loss, after=after), *seen]
+
+
+@program
+def rows_of_a_weight_are_held():
+    return with_a_view(lambda net: net.hidden.weight[1:3])
+
+
+@by_graphs
+def a_transposed_weight_is_held():  # whose gradient is, transposed, the weight's
+    return with_a_view(lambda net: net.hidden.weight.T)
+
+
+@program
+def a_flat_weight_is_held():
+    return with_a_view(lambda net: net.out.weight.flatten())
+
+
 @program
 def probabilities_are_surprised():
     def surprise(net, number):
@@ -1649,6 +1685,8 @@ LOOPS += [
     probabilities_are_surprised,
     pictures_are_resized,
     labels_are_lists,
+    rows_of_a_weight_are_held,
+    a_flat_weight_is_held,
 ]
 
 
