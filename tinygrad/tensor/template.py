@@ -306,28 +306,19 @@ its entry along, without Python code."""
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
-    template, outputs = result.template, result.outputs
-    keys = [(template, number, *sources) for number in range(len(outputs))]
+    template, made = result.template, []
     expression: Expression | None = None
-    alike: dict[int, Promise] = {}
-    for key in keys:
+    for number, output in enumerate(result.outputs):
+        key = (template, number, *sources)
         reference = _promises.get(key)
         promise = None if reference is None else reference()
-        if promise is not None:
-            if promise.is_computed:  # who has that may write to it
-                expression, alike = None, {}
-                break
-            expression, alike[promise.number] = promise.expression, promise
-    if expression is None:
-        expression = Expression(template, sources, user_line())
-    made = []
-    for number, key in enumerate(keys):
-        promise = alike.get(number)
-        if promise is None:
-            output = outputs[number]
+        if promise is None or promise.is_computed:  # who has what is computed may write to it
+            if expression is None:
+                expression = Expression(template, sources, user_line())
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
             _promises[key] = weakref.ref(promise, functools.partial(_promises.pop, key))
+        expression = promise.expression
         made.append(promise)
     return made
 
