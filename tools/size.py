@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5865,
     "codegen": 5825,
     "backends/*": 2985,
-    "engine": 5755,
-    "tensor/*": 7470,
+    "engine": 5765,
+    "tensor/*": 7510,
 }
-CORE_BUDGET = 36_150  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_200  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 585,
     "tensor/complex": 415,
-    "tensor/long_tail": 3260,
+    "tensor/long_tail": 3290,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -1247,6 +1247,76 @@ def copies_of_values_are_written():
     return seen
 
 
+def with_a_view(make):
+    """A loop that holds a view of a weight, and uses it in every other step."""
+    held, seen = [], []
+
+    def loss(net, number):
+        if not held:
+            held.append(make(net))
+        x, y = batch(number)
+        logits = net(x)
+        if number != 3:
+            logits = logits + held[0].square().mean()
+        return logits.sparse_categorical_crossentropy(y)
+
+    def after(net, optimizer, number, loss):
+        seen.append(np.zeros(1) if held[0].grad is None else held[0].grad.numpy())
+        seen.append(held[0].numpy())
+        held[0].grad = None
+
+    return [*train(make_loss=loss, after=after), *seen]
+
+
+@program
+def rows_of_a_weight_are_held():
+    return with_a_view(lambda net: net.hidden.weight[1:3])
+
+
+@by_graphs
+def a_transposed_weight_is_held():  # whose gradient is, transposed, the weight's
+    return with_a_view(lambda net: net.hidden.weight.T)
+
+
+@program
+def a_flat_weight_is_held():
+    return with_a_view(lambda net: net.out.weight.flatten())
+
+
+@program
+def probabilities_are_surprised():
+    def surprise(net, number):
+        x, _ = batch(number)
+        chances = net(x).sigmoid()
+        told = Tensor((X[number % STEPS][:, :3] > 0).astype("float32")).realize()
+        return nn.functional.binary_cross_entropy(chances, told)
+
+    return train(make_loss=surprise)
+
+
+@program
+def pictures_are_resized():
+    def resized(net, number):
+        x, _ = batch(number)
+        picture = net(x).reshape(1, 1, 8, 3)
+        return sum(
+            picture.interpolate((11, 7), mode=mode).square().mean() for mode in ("linear", "cubic")
+        )
+
+    return train(make_loss=resized)
+
+
+@program
+def labels_are_lists():
+    def told(net, number):
+        x, _ = batch(number)
+        labels = Tensor(Y[number % STEPS].tolist())
+        rows = net(x)[Tensor([number % 8, 1])]
+        return net(x).sparse_categorical_crossentropy(labels) + rows.square().mean()
+
+    return train(make_loss=told)
+
+
 @program
 def copies_of_values_are_computed_together():
     x, seen = Tensor(X[0]).realize(), []
@@ -1548,6 +1618,36 @@ def test_ones_that_a_gradient_is_are_no_other_ones(ways):
         np.testing.assert_array_equal(ways(run, graphs=graphs)[0][0], np.full_like(X[0], 3))
 
 
+READS = {
+    "whole": lambda x: x.relu(),
+    "one": lambda x: x.sum(),
+    "exchanged": lambda x: x.exp().T,
+    "repeated": lambda x: x.sum(1, keepdim=True).expand(8, 5),
+    "padded": lambda x: x.exp().pad((1, 2)),
+    "narrow": lambda x: x.exp().cast("bfloat16"),
+}
+
+
+@pytest.mark.parametrize("make", READS.values(), ids=READS)
+def test_reading_a_result_makes_no_node_of_it(ways, make):
+    x = Tensor(X[0]).realize()
+    right = ways(lambda: make(x).numpy(), graphs=True)[0]
+
+    def run():
+        made = make(x)
+        np.testing.assert_array_equal(made.numpy(), right)
+        np.testing.assert_array_equal(made.tolist(), right.tolist())
+        return made
+
+    for spec in (False, True, False):
+        made = ways(run, spec=spec)[0]
+    assert made._source.expression.nodes is None
+    before = made.numpy()
+    made += 1  # who writes asks where it is
+    np.testing.assert_array_equal(made.numpy(), before + 1)
+    np.testing.assert_array_equal(make(x).numpy(), right)
+
+
 def test_nothing_is_computed_of_no_elements(ways):
     x = Tensor(np.zeros((0, 3), "float32")).realize()
     for _ in range(3):
@@ -1582,6 +1682,11 @@ LOOPS += [
     values_are_padded,
     values_are_repeated,
     values_are_sorted,
+    probabilities_are_surprised,
+    pictures_are_resized,
+    labels_are_lists,
+    rows_of_a_weight_are_held,
+    a_flat_weight_is_held,
 ]
 
 

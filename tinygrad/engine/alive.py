@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from itertools import compress, repeat
+from operator import is_not
 from typing import Generic, TypeVar
 
 from tinygrad.base.locks import ForkSafeLock
@@ -51,9 +53,10 @@ class Alive(Generic[T]):
         if not Alive._one_at_a_time.now.acquire(blocking=False):
             return
         try:
-            before = len(self._references)  # others may be added behind these meanwhile
-            living = {id(r): r for r in self._references[:before] if r() is not None}
-            self._references[:before] = living.values()
+            before = self.references()  # others may be added behind these meanwhile
+            lives = map(is_not, map(weakref.ref.__call__, before), repeat(None))
+            living = list(compress(before, lives))
+            self._references[: len(before)] = {id(r): r for r in living}.values()
             self._room = max(LEAST_ROOM, 2 * len(self._references))
         finally:
             Alive._one_at_a_time.now.release()

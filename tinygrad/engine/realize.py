@@ -71,7 +71,7 @@ from tinygrad.engine.structure import (
     structure_of,
 )
 from tinygrad.engine.turns import in_turn, keeping, turns
-from tinygrad.engine.views import is_shown, shown
+from tinygrad.engine.views import is_shown, shown, shown_of
 from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -546,12 +546,25 @@ def _values(node: UOp) -> np.ndarray[Any, Any]:
     view = latest(node)
     lies_there = keeps(node.device) or (view.size <= FEW and is_shown(view))
     base = bottom_of(view) if lies_there else whole_buffer(node)
-    buffer = buffer_of(base)
-    for name in names_of(buffer.device):
-        Device[name].synchronize()
-    raise_faults(buffer)
+    buffer = _filled(buffer_of(base))
     if lies_there:
         return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
     cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
     return values[cut] if cut else values  # a scalar's array has no axes
+
+
+def read_from(buffer: Buffer, like: UOp) -> np.ndarray[Any, Any]:
+    """The value of a node like this one, whose stored base is all that is in the buffer."""
+    end = stored_base(like)
+    with turns.together(), keeping.now:
+        array = as_array(_filled(buffer), end.dtype).reshape(end.shape)
+        return shown_of(like, end, array).copy()
+
+
+def _filled(buffer: Buffer) -> Buffer:
+    """The buffer once all is done that writes to it; raises the errors that CHECKs found."""
+    for name in names_of(buffer.device):
+        Device[name].synchronize()
+    raise_faults(buffer)
+    return buffer

@@ -61,26 +61,30 @@ def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
                 f"{wrapped.__name__}: tensors named {list(named)} with a gradient by hand; legal "
                 "are parameters that may be given by place"
             )
+        tensors = {i: each for i, each in enumerate(bound.args) if isinstance(each, Tensor)}
+        nodes = tuple([tensor._held for tensor in tensors.values()])
+        args = list(bound.args)
+        for place, node in zip(tensors, nodes, strict=True):
+            args[place] = _inside(tensors[place], node)
         with Tensor.no_grad():
-            made = wrapped(*bound.args, **bound.kwargs)
+            made = wrapped(*args, **bound.kwargs)
         results = made if isinstance(made, tuple) else (made,)
         if not all(isinstance(each, Tensor) for each in results):
             raise ArgumentError(
                 f"{wrapped.__name__}: gave {type(made).__name__}; legal, with a gradient by hand, "
                 "are a tensor, or a tuple of them"
             )
-        tensors = {i: each for i, each in enumerate(bound.args) if isinstance(each, Tensor)}
         if not tensors:
             return made
-        rule = _Rule(
+        rule = (_Rule if bound.kwargs or len(tensors) < len(bound.args) else _one_rule)(
             gradient,
             wrapped.__name__,
             tuple([None if i in tensors else each for i, each in enumerate(bound.args)]),
-            bound.kwargs,
-            {i: type(each) for i, each in tensors.items()},
-            [(type(each), each._value.const_like(0)) for each in results],
+            tuple(bound.kwargs.items()),
+            tuple([(i, type(each)) for i, each in tensors.items()]),
+            tuple([(type(each), each._value.const_like(0)) for each in results]),
         )
-        call = UOp(Ops.CALL, src=tuple([t._held for t in tensors.values()]), arg=(_NAME, rule))
+        call = UOp(Ops.CALL, src=nodes, arg=(_NAME, rule))
         recorded = []
         for number, each in enumerate(results):
             value = each._value
@@ -102,21 +106,21 @@ class _Rule:
     gradient: Callable[..., Any]
     name: str
     given: tuple[Any, ...]
-    named: dict[str, Any]
-    kinds: dict[int, type[Tensor]]
-    results: list[tuple[type[Tensor], UOp]]
+    named: tuple[tuple[str, Any], ...]
+    kinds: tuple[tuple[int, type[Tensor]], ...]
+    results: tuple[tuple[type[Tensor], UOp], ...]
 
     def gradients(self, sources: tuple[UOp, ...], found: dict[int, UOp]) -> Gradients:
         """Those of the sources, from those of the results by number."""
         of_results = tuple(
             [_taped(kind, found.get(i, zero)) for i, (kind, zero) in enumerate(self.results)]
         )
-        tensors = list(map(_taped, self.kinds.values(), sources))
-        given = list(self.given)
-        for place, tensor in zip(self.kinds, tensors, strict=True):
-            given[place] = tensor
+        given, tensors = list(self.given), []
+        for (place, kind), source in zip(self.kinds, sources, strict=True):
+            given[place] = _taped(kind, source)
+            tensors.append(given[place])
         first = of_results if len(of_results) > 1 else of_results[0]
-        made = self.gradient(first, *given, **self.named)
+        made = self.gradient(first, *given, **dict(self.named))
         parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
         if len(parts) != len(tensors):
             raise ArgumentError(
@@ -138,6 +142,17 @@ class _Rule:
                 f"{tensor.shape}; legal is that shape"
             )
         return part.cast(tensor.dtype)._held
+
+
+_one_rule = functools.lru_cache(64)(_Rule)
+"""Of tensors alone: equal calls are one, so that what an expression makes is the same each time."""
+
+
+def _inside(tensor: Tensor, node: UOp) -> Tensor:
+    """The tensor as its function sees it: gradients begin at it, though none are recorded."""
+    made = tensor.alike(node, tensor.requires_grad)
+    made._taped = True
+    return made
 
 
 def _taped(kind: type[Tensor], node: UOp) -> Tensor:

@@ -115,6 +115,7 @@ def _surprise_slopes(grad_out: Tensor, x: Tensor, target: Tensor) -> tuple[Tenso
     return grad_out * (x - target) / (x * (1 - x)).maximum(1e-12), grad_out * (no - yes)
 
 
+@expression
 @function(gradient=_surprise_slopes)
 def _surprise(x: Tensor, target: Tensor) -> Tensor:
     yes, no = _log_chances(x)

@@ -85,33 +85,36 @@ class Lines:
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
-        is_promised = isinstance(source, Promise) and (self.whole or source.buffer is None)
-        item = source.expression if is_promised else source  # type: ignore[union-attr]
-        place = self.places.get(item)
-        if place is not None:
-            return place
-        if isinstance(item, Expression):
+        places = self.places
+        item: Any = source
+        if isinstance(source, Promise) and (self.whole or source.buffer is None):
+            item = source.expression
+            if item in places:
+                return places[item]
             row: list[Hashable] = [item.template, item.origin]
             for below in item.sources:
-                there = self.places.get(below)  # of storage, most of which was met before
-                row.append(self.add(below) if there is None else there)
+                # of storage, most of which was met before
+                row.append(places[below] if below in places else self.add(below))
                 if below.number:
                     row.append(-below.number)
             self.key += row
+        elif item in places:
+            return places[item]
         else:
             self._add_leaf(item)
-        place = self.places[item] = len(self.places)
+        place = places[item] = len(places)
         return place
 
     def sources(self) -> list[Source]:
         """What expressions stand on: storage, and promises of others."""
-        expressions = [item for item in self.places if isinstance(item, Expression)]
-        inner = [below for item in expressions for below in item.sources]
-        return [*self.leaves, *[each for each in inner if each not in self.places]]
+        places = self.places
+        expressions = [item for item in places if type(item) is Expression]
+        inner = [b for each in expressions for b in each.sources if b not in places]
+        return [*self.leaves, *inner]
 
     def _add_leaf(self, leaf: Source) -> None:
         if type(leaf) is Version:
-            base, start, number = leaf.base, leaf.start, None
+            base, seen = leaf.base, self._seen
             buffer = base.storage
             if buffer is None:
                 self.is_over |= base.op is not Ops.CONST
@@ -119,14 +122,14 @@ class Lines:
                 self.is_over = True
             elif buffer.others:
                 self.is_lent = True
-            if start is not None and (same := self.starts.setdefault(start, leaf)) is not leaf:
-                number = self.places[same]
-            seen = self._seen
-            place = seen.setdefault(base, len(seen))
-            self.key += (leaf.look, place, start is None, number, *leaf.order)
+            self.key += leaf.row
+            self.key.append(seen.setdefault(base, len(seen)))
+            if leaf.start is not None:
+                same = self.starts.setdefault(leaf.start, leaf)
+                self.key.append(None if same is leaf else self.places[same])
             if leaf.begins:
                 self.begins += leaf.begins
-                self.key.append(self._seen.setdefault(leaf.view, len(self._seen)))
+                self.key.append(seen.setdefault(leaf.view, len(seen)))
         elif type(leaf) is Bound:
             self.begins.append(leaf.node.val)
             self.key.append(leaf.look)
@@ -186,12 +189,17 @@ _known: Recent[Hashable, Known | None] = Recent(MOST)
 
 def compute(tensors: Sequence[Any]) -> None:
     """Computes these, together; those without elements need nothing."""
-    tensors = [tensor for tensor in tensors if 0 not in tensor.shape]
-    promised = [tensor for tensor in tensors if tensor._is_promised]
-    others = [tensor for tensor in tensors if not isinstance(tensor._source, Promise)]
-    if promised and all([in_memory(tensor._value) for tensor in others]):
+    promised, others = [], []
+    for tensor in tensors:
+        source = tensor._source
+        if isinstance(source, Promise):
+            if not source.is_computed and 0 not in source.like.shape:
+                promised.append(tensor)
+        elif 0 not in tensor.shape and not in_memory(tensor._value):
+            others.append(tensor)
+    if promised and not others:
         again("realize", promised, lambda more: realize(*[t._value for t in (*promised, *more)]))
-    else:
+    elif others:
         realize(*[tensor._value for tensor in (*promised, *others)])
 
 
@@ -240,33 +248,42 @@ class _Asked:
     """What is to be computed: `promises`, of a step all that may stand on what it overwrites."""
 
     def __init__(self, given: Sequence[Any], writes: bool) -> None:
-        self.given, self.lines = list(given), Lines()
-        self.sources: list[Source | None] = [
-            tensor._source if isinstance(tensor._source, Promise) else source_of(tensor)
-            for tensor in given
-        ]
-        self.homes = [_home_of(source) for source in self.sources]
-        self.writes = writes or Written in map(type, self.sources)
-        self.key: tuple[Hashable, ...] = ()
+        self.lines, self.writes = Lines(), writes
+        self.given: list[Any] = []
+        self.sources: list[Any] = []  # of each, None where there is none
+        self.homes: list[Version | None] = []  # the storage that each is, or is written to
+        self.key: list[Hashable] = []
         self.promises: list[Promise] = []
         self.read: list[UOp] = []  # what will be overwritten while nodes read it
+        self._take(given)
         self.is_clear = None not in self.sources
         if not self.is_clear:
             return
         lines = self.lines
-        sources: list[Any] = self.sources
-        places = [self._place(s) if type(s) is Written else lines.add(s) for s in sources]
-        waiting: list[Any] = self._wait(places) if self.writes else sources
+        waiting = self._wait() if self.writes else self.sources
         self.promises = dedup([each.stored for each in waiting if type(each) is Promise])
-        places += map(lines.add, self.promises)
-        self.key = (*lines.key, *places, *[each.number for each in (*sources, *self.promises)])
+        for promise in self.promises:
+            self.key += (lines.add(promise), promise.number)
+        self.key += lines.key
         self.is_clear = not (lines.is_over or lines.is_lent)
 
-    def _place(self, source: Written) -> Hashable:
-        """The number of a write among the lines, and that of the storage that is written."""
-        return self.lines.add(source), self.lines.add(source.place)
+    def _take(self, tensors: Sequence[Any]) -> None:
+        """Adds tensors to those that are given, and what they hold to the lines."""
+        self.given += tensors
+        for tensor in tensors:
+            source: Any = tensor._source
+            if not isinstance(source, Promise):
+                source = source_of(tensor)
+            home = source if type(source) is Version else None
+            if source is not None:
+                self.key += (self.lines.add(source), source.number)
+            if type(source) is Written:
+                self.writes, home = True, source.place
+                self.key.append((self.lines.add(home),))
+            self.sources.append(source)
+            self.homes.append(home)
 
-    def _wait(self, places: list[Any]) -> list[Source | None]:
+    def _wait(self) -> list[Any]:
         """Finds everything else that depends on storage which may be overwritten. Other writes that
         are waiting are done now, too."""
         while True:
@@ -275,10 +292,7 @@ class _Asked:
             more = [holder for holder in writes if holder._source not in self.sources]
             if not more:
                 return [*self.sources, *[holder._source for holder in waiting]]
-            self.given += more
-            self.sources += [holder._source for holder in more]
-            self.homes += [_home_of(holder._source) for holder in more]
-            places += [self._place(holder._source) for holder in more]
+            self._take(more)
 
     def may_be_done(self, known: Known) -> bool:
         """Whether what will be overwritten is seen by nobody but the given tensors, and read by no
@@ -465,13 +479,6 @@ def _is_awaited(bases: Collection[UOp]) -> bool:
     held = [tensor.uop for tensor in alive if not isinstance(tensor._source, Promise)]
     pending = [node for node in held if not in_memory(node)]
     return not set(bases).isdisjoint(nodes_below(pending))
-
-
-def _home_of(source: Source | None) -> Version | None:
-    """The storage that a tensor is, or is written to: what may be overwritten."""
-    if type(source) is Version:
-        return source
-    return source.place if type(source) is Written else None
 
 
 def waiting_for(buffers: Collection[Buffer | None]) -> list[Any]:

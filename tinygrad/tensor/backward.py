@@ -35,6 +35,7 @@ from tinygrad.tensor.promise import (
     Written,
     holes_of,
     shadow,
+    source_of,
     write_down,
 )
 from tinygrad.uop.node import UOp
@@ -70,6 +71,8 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         wanted, beside = found
         for tensor in beside:
             lines.add(tensor._source)
+        if lines.is_over:
+            return False
         wanted += beside
         made = _made(root, lines, wanted, long_way, False)
         for place, gradient in made or ():
@@ -162,8 +165,13 @@ def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
                 beside.append(tensor)
         elif _is_start(lines, tensor):
             wanted.append(tensor)
-        elif tensor.serial in starts or 0 in tensor._uop.shape or _may_occur(tensor._uop, lines):
+        elif tensor.serial in starts or 0 in tensor._uop.shape:
             return None
+        elif _may_occur(tensor._uop, lines):
+            source = source_of(tensor)
+            if type(source) is not Version or source.start not in starts:
+                return None
+            beside.append(tensor)  # a view of where gradients start
     return wanted, beside
 
 
@@ -220,8 +228,10 @@ def _place(lines: Lines, tensor: Any) -> Hashable:
     start = lines.starts.get(tensor.serial)
     if start is not None:
         return lines.places[start]
-    promise = tensor._source
-    return lines.places[promise.expression], promise.number
+    source = tensor._source
+    if type(source) is Version:
+        return lines.places[source]
+    return lines.places[source.expression], source.number
 
 
 def _template(

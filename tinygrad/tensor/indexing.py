@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain, prod
-from tinygrad.engine.realize import read
+from tinygrad.engine.realize import capturing, read, read_from
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
@@ -25,6 +25,7 @@ from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, 
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.linalg import Linalg
+from tinygrad.tensor.promise import Promise
 from tinygrad.tensor.template import expression, movements
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
@@ -448,6 +449,11 @@ class Indexing(Linalg):
         """A copy of the values."""
         if self._is_promised:
             compute([self])
+        promise = self._source
+        if isinstance(promise, Promise) and not capturing():
+            buffer = promise.alone
+            if buffer is not None:  # which needs no node
+                return read_from(buffer, promise.like)
         return read(self.uop)
 
 

@@ -22,9 +22,10 @@ from operator import or_
 from typing import Any
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.engine.aliases import bottom_of, repeats, steps_between
-from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
+from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, empty, last_eras, learn
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
 from tinygrad.tensor.looks import Look, chain_of, end_below, look_at, sizes_of
 from tinygrad.uop.node import UOp
@@ -119,11 +120,11 @@ class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
     the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
-    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does.
+    it. A look ends there: it doesn't say how the start is a view of storage, and a `row` does.
     `silent`: the same under `no_grad`, where a start is none."""
 
     __slots__ = (
-        *("view", "base", "era", "begins", "order"),
+        *("view", "base", "era", "begins", "row"),
         *("start", "is_start", "wants", "records", "look", "silent"),
     )
     depth = number = 0
@@ -134,7 +135,7 @@ class Version:
         self.wants, self.records = tensor.requires_grad, recording.on
         self.is_start = self.wants is True and self.records and not tensor._taped
         self.start = tensor.serial if self.is_start else _start_below(view)
-        self.order = () if self.start is None else _order_of(view)
+        self.row = (look, None) if self.start is None else (look, *_order_of(view))
         self.silent: Version | None = None
 
     @property
@@ -205,7 +206,7 @@ class Version:
         its tensors.)"""
         later = object.__new__(Version)
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
-        later.begins, later.order, later.start = self.begins, self.order, self.start
+        later.begins, later.row, later.start = self.begins, self.row, self.start
         later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
         later.silent = self.silent
         return later
@@ -251,6 +252,26 @@ def source_of(tensor: Any) -> Source | None:
 
 
 _SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
+
+
+def fetch(tensor: Any) -> bool:
+    """Brings numbers from a list to their device now, if a tensor is a copy of such that is yet to
+    be made; says whether it was. Not floats that a gradient may be asked by: what others made of
+    the copy would be none of theirs any more."""
+    if isinstance(tensor._source, Promise) or (copy := bottom_of(tensor._uop)).op is not Ops.COPY:
+        return False
+    host, device, is_silent = copy.src[0], copy.device, tensor.requires_grad is None
+    is_list = host.op is Ops.BUFFER and host.device == "PYTHON" and type(device) is str
+    if not is_list or keeps(device) or (is_silent and dtypes.is_float(copy.dtype)):
+        return False
+    with turns.together(), keeping.now:
+        is_new = copy.known is None and host.storage is not None
+        if is_new:
+            made = empty(device, host.arg, copy.dtype)
+            made.storage.write(host.storage.read())
+            computed_from(made, copy)
+            learn(copy, made)
+    return is_new
 
 
 def start_node(serial: int) -> UOp:
@@ -329,6 +350,11 @@ class Promise:
     def is_computed(self) -> bool:
         """Whether the place where it lies is known."""
         return self.stored.buffer is not None
+
+    @property
+    def alone(self) -> Buffer | None:
+        """Where it was computed, if nobody has asked for that, so that nobody can have written."""
+        return self.buffer if self._base is None else None
 
     @property
     def like(self) -> UOp:

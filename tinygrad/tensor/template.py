@@ -37,6 +37,7 @@ from tinygrad.tensor.promise import (
     Template,
     Version,
     Written,
+    fetch,
     holes_of,
     recording,
     shadow,
@@ -95,6 +96,11 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
         values = (*given, *named.values()) if named else given
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
+        if looks is None and not capturing():
+            tensors = list(_all(Core, values))
+            if len(tensors) > 1 and any([fetch(tensor) for tensor in tensors]):
+                seen = []
+                looks = looks_of(values, see, seen)
         if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
             return method(*given, **named)
         names = tuple(named)
@@ -208,9 +214,10 @@ def _source_seen(tensor: Core, seen: list[Any]) -> Look | None:
 
 
 def _seen(tensor: Core, seen: list[Any]) -> Look | None:
-    look = _source_seen(tensor, seen)
-    if look is not None:
-        return look
+    source = source_of(tensor)
+    if source is not None:
+        seen.append(source)
+        return source.look
     node = tensor._held
     seen.append(node)
     can_be_told = dtypes.is_float(node.dtype) and not tensor._element
@@ -299,28 +306,19 @@ its entry along, without Python code."""
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:
-    template, outputs = result.template, result.outputs
-    keys = [(template, number, *sources) for number in range(len(outputs))]
+    template, made = result.template, []
     expression: Expression | None = None
-    alike: dict[int, Promise] = {}
-    for key in keys:
+    for number, output in enumerate(result.outputs):
+        key = (template, number, *sources)
         reference = _promises.get(key)
         promise = None if reference is None else reference()
-        if promise is not None:
-            if promise.is_computed:  # who has that may write to it
-                expression, alike = None, {}
-                break
-            expression, alike[promise.number] = promise.expression, promise
-    if expression is None:
-        expression = Expression(template, sources, user_line())
-    made = []
-    for number, key in enumerate(keys):
-        promise = alike.get(number)
-        if promise is None:
-            output = outputs[number]
+        if promise is None or promise.is_computed:  # who has what is computed may write to it
+            if expression is None:
+                expression = Expression(template, sources, user_line())
             of: Any = None if output.views is None else sources[output.views]
             promise = Promise(expression, number, output.look, output.wants, of)
             _promises[key] = weakref.ref(promise, functools.partial(_promises.pop, key))
+        expression = promise.expression
         made.append(promise)
     return made
 

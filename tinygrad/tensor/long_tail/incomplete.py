@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError
-from tinygrad.tensor.elementwise import float_of, float_kind
+from tinygrad.tensor.elementwise import float_kind, float_of_both
 from tinygrad.tensor.functions import polynomial
 from tinygrad.tensor.long_tail.bessel import FLOATS, Bessel
 from tinygrad.tensor.long_tail.gamma import BERNOULLI, LGAMMA_AT_TWO, LGAMMA_FAR, STIRLING_FROM
@@ -67,7 +67,7 @@ class Incomplete(Bessel):
     __slots__ = ()
 
     def _two_floats(self, who: str, other: Any) -> tuple[Self, Self]:
-        a, b = self._meet(who, other, dtype=float_of(self, other))
+        a, b = self._meet(who, other, dtype=float_of_both(self, other))
         kind = float_kind(a.dtype)
         if kind not in FLOATS:
             raise DTypeError(f"{who}: {kind!r}; legal are real numbers")
@@ -84,7 +84,7 @@ class Incomplete(Bessel):
         array([0.    , 0.6321], dtype=float32)
         """
         a, x = self._two_floats("igamma", other)
-        return a._incomplete(x, is_upper=False).cast(float_of(self, other))
+        return a._incomplete(x, is_upper=False).cast(float_of_both(self, other))
 
     def igammac(self, other: Any) -> Self:
         """The upper incomplete gamma function, over the whole: 1 - `igamma`, without cancellation.
@@ -93,7 +93,7 @@ class Incomplete(Bessel):
         array([1.    , 0.3679], dtype=float32)
         """
         a, x = self._two_floats("igammac", other)
-        return a._incomplete(x, is_upper=True).cast(float_of(self, other))
+        return a._incomplete(x, is_upper=True).cast(float_of_both(self, other))
 
     gammainc, gammaincc = igamma, igammac
 
@@ -207,7 +207,7 @@ class Incomplete(Bessel):
         ends = q.isinf().where(0, q.eq(1).where(1, (q < 1).where(math.inf, 0)))
         infinite = (s.eq(1) & q.isnan().logical_not()) | ((s > 1) & pole)
         ends = endless.where(ends, infinite.where(math.inf, math.nan))
-        return (left | right).where(out, ends).cast(float_of(self, other))
+        return (left | right).where(out, ends).cast(float_of_both(self, other))
 
     def _zeta_above(self, q: Self) -> Self:
         """The same of s above 1 and q above 0, by Euler's and Maclaurin's sum. (DLMF 25.11.9.)"""

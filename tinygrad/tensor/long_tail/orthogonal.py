@@ -16,7 +16,7 @@ import numpy as np
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.host import HostFunction, call, register
-from tinygrad.tensor.elementwise import float_of, float_kind
+from tinygrad.tensor.elementwise import float_kind, float_of_both
 from tinygrad.tensor.long_tail.incomplete import Incomplete
 
 First = tuple[float, float]
@@ -60,7 +60,7 @@ def _like_the_first(*given: tuple[tuple[int, ...], DType]) -> list[tuple[tuple[i
 def _method(name: str, family: Family, host: HostFunction) -> Callable[..., Any]:
     def polynomial(self: Any, n: Any) -> Any:
         if isinstance(n, Incomplete):
-            x, degree = self._meet(name, n, dtype=float_of(self, n))
+            x, degree = self._meet(name, n, dtype=float_of_both(self, n))
             wide = x.cast(float_kind(x.dtype))
             whole = degree.trunc().cast("int64")
             if 0 in x.shape:
@@ -68,7 +68,7 @@ def _method(name: str, family: Family, host: HostFunction) -> Callable[..., Any]
             return wide._from(call(host, wide._node, whole._node)[0], whole).cast(x.dtype)
         if not isinstance(n, Real) or n % 1:
             raise ArgumentError(f"{name}: n={n}; legal is a whole number")
-        kind = float_of(self, 1.0)
+        kind = float_of_both(self, 1.0)
         x = self.cast(float_kind(kind))
         if n < 1:
             return x.full_like(0 if n < 0 else 1).cast(kind)

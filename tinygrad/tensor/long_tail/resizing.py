@@ -3,6 +3,7 @@ them, with what weights, depends on sizes alone: a filter, a row of a table, say
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.engine.realize import capturing
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.sets import Sets
-from tinygrad.tensor.template import expressions
+from tinygrad.tensor.template import small
 
 Numbers = NDArray[Any]
 Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each
@@ -121,7 +123,6 @@ SMOOTH: dict[str, Callable[[Resize], Taps]] = {
 SYNONYMS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
-@expressions
 class Resizing(Sets):
     """Interpolation."""
 
@@ -159,19 +160,36 @@ class Resizing(Sets):
             raise ShapeError(f"interpolate: {self.shape} to {tuple(size)}; legal are sizes from 1")
         if scales is not None and len(scales) != len(size):
             raise ShapeError(f"interpolate: scales {scales} to {tuple(size)}; legal is one an axis")
-        exact = kind.startswith("nearest")
-        out = self if exact else self.cast(float_kind(self.dtype))
-        for i, goal in enumerate(size):
-            axis = self.ndim - len(size) + i
-            own = self.shape[axis]
+        find: Any = _tables if capturing() else _kept_tables
+        resizes: list[tuple[Any, ...]] = []
+        tables: list[tuple[Any, ...]] = []  # nothing where elements move, or seldom don't
+        first = self.ndim - len(size)
+        for i, (own, goal) in enumerate(zip(self.shape[first:], size, strict=True)):
             if own == 0:
-                raise ShapeError(f"interpolate: axis {axis} of {self.shape} has no elements")
+                raise ShapeError(f"interpolate: axis {first + i} of {self.shape} has no elements")
             scale = own / goal if scales is None else 1 / scales[i]
-            resize = Resize(own, goal, scale, align_corners)
-            if kind == "area" and own % goal == 0:
-                out = out.unflatten(axis, (goal, -1)).mean(axis + 1)
-            elif own != goal or scale != 1:
-                out = out._resized(axis, *table[kind](resize))
+            moves = kind.startswith("nearest") or (own == goal and scale == 1)
+            moves = moves or (kind == "area" and own % goal == 0)
+            resize = own, goal, scale, align_corners
+            resizes.append(resize)
+            tables.append(() if moves else find(type(self), self.device, table[kind], *resize))
+        return self._interpolated(kind, antialias, tuple(resizes), tuple(tables))
+
+    @small
+    def _interpolated(
+        self, kind: str, antialias: bool, resizes: tuple[Any, ...], tables: tuple[Any, ...]
+    ) -> Self:
+        """The last axes resized, by tables of places and weights where there are some."""
+        exact, filters = kind.startswith("nearest"), SMOOTH if antialias else FILTERS
+        out = self if exact else self.cast(float_kind(self.dtype))
+        for axis, each, table in zip(range(-len(resizes), 0), resizes, tables, strict=True):
+            axis, resize = self.ndim + axis, Resize(*each)
+            if table:
+                out = out._weighed(axis, *table)
+            elif kind == "area" and resize.own % resize.goal == 0:
+                out = out.unflatten(axis, (resize.goal, -1)).mean(axis + 1)
+            elif resize.own != resize.goal or resize.scale != 1:
+                out = out._resized(axis, *filters[kind](resize))
         if exact or dtypes.is_float(self.dtype):
             return out.cast(self.dtype)._copied(self)
         return out.round().cast(self.dtype)
@@ -190,10 +208,32 @@ class Resizing(Sets):
         places = places.clip(0, self.shape[axis] - 1)
         if places.shape[1] == 1 and (moved := self._evenly(axis, places[:, 0])) is not None:
             return moved
-        at = self._tensor(places.astype(np.int32))
+        return self._weighed(axis, *_on(type(self), self.device, places, weights))
+
+    def _weighed(self, axis: int, at: Self, share: Self) -> Self:
+        """The sum of the elements at these places, times weights; both are (goal, taps)."""
         found = self[(slice(None),) * axis + (at,)]  # (.., goal, taps, ..)
-        if places.shape[1] == 1:
+        if at.shape[1] == 1:
             return found.squeeze(axis + 1)
         rest = (1,) * (self.ndim - axis - 1)
-        share = self._tensor(weights.astype(np.float64)).cast(self.dtype)
-        return (found * share.reshape((*weights.shape, *rest))).sum(axis + 1)
+        return (found * share.cast(self.dtype).reshape((*at.shape, *rest))).sum(axis + 1)
+
+
+def _on(kind: type[Any], device: Any, places: Numbers, weights: Numbers) -> tuple[Any, Any]:
+    """Places and weights as tensors."""
+    at, share = places.astype(np.int32), weights.astype(np.float64)
+    return kind(at, device=device), kind(share, device=device, requires_grad=False)
+
+
+def _tables(
+    kind: type[Any], device: Any, taps: Callable[[Resize], Taps], own: int, *resize: Any
+) -> tuple[Any, ...]:
+    """Where a filter reads, and its weights, as tensors; nothing where it reads one place each."""
+    places, weights = taps(Resize(own, *resize))
+    return () if places.shape[1] == 1 else _on(kind, device, places.clip(0, own - 1), weights)
+
+
+@functools.lru_cache(256)
+def _kept_tables(*which: Any) -> tuple[Any, ...]:
+    """The same, in memory: they are made once, so steps that use them are alike."""
+    return tuple([each.realize() for each in _tables(*which)])
