@@ -25,9 +25,9 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import COPIES, SHORT_VECTORS, UNROLL_WHOLE, Nest, Plan, names
+from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
-from tinygrad.loops.trims import ENDS, ends_of
+from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
 from tinygrad.loops.vectors.short_rows import (
@@ -79,9 +79,6 @@ COLUMN_READERS = 64
 MOST_PLACES = 2048
 """Indices that are computed ahead, at most: half of the nearest cache."""
 
-MOST_TAPS = 8
-"""Taps along a row that are copies, where a border cuts windows short."""
-
 SHORT_ROW = 2
 """A gathered row of at most so many vectors is short: finding it costs as much as copying it."""
 
@@ -100,7 +97,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     reductions = sums_of(plan.inline(nest.values))
     if _by_lanes_or_laid_along(plan, nest, reductions, across):
         return
-    is_cut = across is None and _border_outside(plan, nest)
+    is_cut = across is None and border_outside(plan, nest)
     nest, reductions = plan.nest(nest.name), sums_of(plan.inline(plan.nest(nest.name).values))
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
@@ -124,38 +121,7 @@ def stream(plan: Plan, nest: Nest) -> None:
         if not reductions and not plan.stages:
             _find_places_first(plan)
     if is_cut:
-        plan.do("trim", _counted(plan.nest(nest.name)))
-
-
-def _counted(nest: Nest) -> list[str]:
-    """The loops whose turns a bound may name."""
-    return [name_of(r) for r in nest.loops[:-1] if role_of(r) in ("LOOP", "PARALLEL")]
-
-
-def _border_outside(plan: Plan, nest: Nest) -> bool:
-    """Whether sums of windows skip taps that a row or plane of pixels lacks. Loops over these go
-    outside of others; taps along the row are copies, since their lanes' masks are then known; and
-    planes that all lack the same ones have sums of their own side by side."""
-    if not nest.is_top or plan.stages:
-        return False
-    before = plan.mark()
-    plan.do("trim", _counted(nest))
-    ends = [end for each in ENDS for end in ends_of(plan.kernel, each).items()]
-    plan.back_to(before)
-    cut, around = {loop for loop, _ in ends}, {n for _, (terms, *_) in ends for n, _ in terms}
-    owns = [names(own_ranges(n)) for n in plan.sums]
-    if not cut or any(own[-1] in cut for own in owns):
-        return False
-    if turns(plan.loops[n] for own in owns for n in own) <= UNROLL_WHOLE:
-        return False  # all taps are copies
-    for own in owns:
-        plan.do("order", "reduce", sorted(own, key=lambda n: n not in cut))
-        if size_of(plan.loops[own[-1]]) <= MOST_TAPS:
-            plan.do("role", own[-1], "UNROLL")
-    if free := [n for n in _counted(nest) if n not in around]:
-        copies = plan.split(free[-1], COPIES, free[-1] + "u", "LOOP", "UNROLL")
-        plan.innermost(nest.name, (copies, name_of(nest.loops[-1])))
-    return True
+        plan.do("trim", counted(plan.nest(nest.name)))
 
 
 def _by_merged_rows(plan: Plan) -> bool:
