@@ -117,6 +117,26 @@ def test_rows_are_one_pixel_of_several_images():
     try_gradients(6, (12, 16, 9, 8), (32, 16, 3, 3), {"padding": 2, "dilation": 2, "groups": 1})
 
 
+FOLDED = {
+    "stride 3": ((2, 20, 32, 32), (12, 20, 7, 7), {"stride": 3, "padding": 3}),
+    "stride 3, in groups": ((2, 40, 16, 58), (16, 5, 7, 7), {"stride": 3, "groups": 8}),
+    "stride 3, rows of 5": ((2, 24, 14, 5), (16, 24, 5, 5), {"stride": 3, "padding": 2}),
+    "stride 2, rows of 7": ((3, 24, 14, 7), (40, 24, 3, 3), {"stride": 2, "padding": 1}),
+    "stride 2, dilation 2": ((3, 16, 16, 17, 5), (9, 16, 4, 3, 1), {"stride": 2, "dilation": 2}),
+    "most windows beyond the border": ((2, 24, 6, 5, 10), (13, 24, 5, 5, 5), {}),
+    "one channel a group": ((4, 4, 8, 8, 13), (64, 1, 1, 3, 3), {"dilation": 2, "groups": 4}),
+    "stride 3, three axes": ((1, 5, 7, 9, 11), (7, 5, 3, 3, 3), {"stride": 3, "padding": 1}),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_gradients_that_visit_taps_under_masks(name):
+    """Which taps a pixel has differs from lane to lane, or from row to row:
+    `loops/vectors/streams`."""
+    x_shape, w_shape, options = FOLDED[name]
+    try_gradients(1, x_shape, w_shape, {"groups": 1, **options})
+
+
 DEPTHWISE = {
     "3x3": ((2, 5, 28, 21), (5, 1, 3, 3), {"padding": 1}),
     "5x5, stride 2, even": ((1, 6, 20, 36), (6, 1, 5, 5), {"padding": 2, "stride": 2}),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from math import lcm
 
 from tinygrad.base.settings import NOOPT
 from tinygrad.base.target import Target
@@ -29,7 +30,7 @@ from tinygrad.loops.layout import (
     stores_of,
     sums_of,
 )
-from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
+from tinygrad.loops.plan import COPIES, SHORT_VECTORS, UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import keep_row_sums, share_values
@@ -358,6 +359,10 @@ def _may_divide(plan: Plan, closer: UOp, inner: UOp) -> Container[UOp]:
     alone = not contractions(plan, plan.nest("store"))
     if alone and (2 * width > lanes or any(has_columns(plan, n, inner) for n in plan.sums)):
         return ()
+    divisors = {n for index, n in divisions(plan.nodes) if inner in affine(index)[0]}
+    is_long = width > SHORT_VECTORS[0] and not _pairs(plan)
+    if alone and is_long and any(lanes % lcm(width, n) for n in divisors):
+        return ()  # which phase a lane has would change from vector to vector
     if width < lanes:
         return frozenset(plan.nodes)
     return _packed(plan) if width % lanes or width < 4 * lanes else ()

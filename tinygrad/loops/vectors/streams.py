@@ -6,7 +6,7 @@ accumulators."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil
+from math import ceil, gcd, lcm
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
@@ -14,6 +14,7 @@ from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
+    divisions,
     is_plain_loop,
     name_of,
     own_ranges,
@@ -26,6 +27,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
+from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
 from tinygrad.loops.vectors.short_rows import (
@@ -46,6 +48,7 @@ from tinygrad.loops.vectors.tasks import (
     even_part,
     parallelise,
 )
+from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
@@ -94,6 +97,8 @@ def stream(plan: Plan, nest: Nest) -> None:
     reductions = sums_of(plan.inline(nest.values))
     if _by_lanes_or_laid_along(plan, nest, reductions, across):
         return
+    is_cut = across is None and border_outside(plan, nest)
+    nest, reductions = plan.nest(nest.name), sums_of(plan.inline(plan.nest(nest.name).values))
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
         squares = _are_squares(plan, rows, last)
@@ -115,6 +120,8 @@ def stream(plan: Plan, nest: Nest) -> None:
         _make_tasks(plan, nest, outer, rows)
         if not reductions and not plan.stages:
             _find_places_first(plan)
+    if is_cut:
+        plan.do("trim", counted(plan.nest(nest.name)))
 
 
 def _by_merged_rows(plan: Plan) -> bool:
@@ -300,7 +307,20 @@ def _along(plan: Plan, nest: Nest, last: UOp) -> None:
         if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP":
             plan.give("UNROLL", [name_of(last)])
     elif not _one_vector(plan, nest, last) and not _by_lanes(plan, nest, last):
-        plan.vectorise(name_of(last), _copies(plan, nest, last))
+        period, whole = _period(plan, nest, last), ceil(size_of(last) / plan.lanes)
+        if role_of(last) == "LOOP" and 1 < min(period, whole) <= COPIES:
+            block = plan.split(name_of(last), min(period, whole) * plan.lanes, name_of(last) + "i")
+            plan.split(block, plan.lanes, name_of(last) + "v", "UNROLL", "VECTOR")
+        else:
+            plan.vectorise(name_of(last), _copies(plan, nest, last))
+
+
+def _period(plan: Plan, nest: Nest, last: UOp) -> int:
+    """After how many vectors the lanes along `last` read in the same pattern again: remainders by
+    3, such as the phases of a window of stride 3, after three."""
+    found = divisions(plan.inline(nest.values))
+    divisors = [n for index, n in found if last in affine(index)[0] and n <= LONGEST_STEP]
+    return lcm(*divisors) // gcd(lcm(*divisors), plan.lanes)
 
 
 def _by_lanes(plan: Plan, nest: Nest, last: UOp) -> bool:

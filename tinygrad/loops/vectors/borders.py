@@ -1,0 +1,48 @@
+"""Sums of windows without tiles, such as those that add up stored products of a convolution: most
+taps of a small image may lie beyond its border."""
+
+from __future__ import annotations
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Nest, Plan, names
+from tinygrad.loops.trims import ENDS, ends_of
+
+MOST_TAPS = 8
+"""Taps along a row that are copies."""
+
+
+def counted(nest: Nest) -> list[str]:
+    """The loops whose turns a bound may name."""
+    return [name_of(r) for r in nest.loops[:-1] if role_of(r) in ("LOOP", "PARALLEL")]
+
+
+def border_outside(plan: Plan, nest: Nest) -> bool:
+    """Whether sums of windows skip taps that a row or plane of pixels lacks. Loops over these go
+    outside of others; taps along the row are copies, since their lanes' masks are then known; and
+    planes that all lack the same ones have sums of their own side by side."""
+    if not nest.is_top or plan.stages:
+        return False
+    before = plan.mark()
+    plan.do("trim", counted(nest))
+    ends = [end for each in ENDS for end in ends_of(plan.kernel, each).items()]
+    plan.back_to(before)
+    cut, around = {loop for loop, _ in ends}, {n for _, (terms, *_) in ends for n, _ in terms}
+    owns = [names(own_ranges(n)) for n in plan.sums]
+    if not cut or any(own[-1] in cut for own in owns):
+        return False
+    if turns(plan.loops[n] for own in owns for n in own) <= UNROLL_WHOLE:
+        return False  # all taps are copies
+    longest = max((size_of(plan.loops[n]) for n in around), default=0)
+    if any(size_of(plan.loops[n]) > longest for n in cut):
+        return False  # pixels that are summed for each tap
+    for own in owns:
+        plan.do("order", "reduce", sorted(own, key=lambda n: n not in cut))
+        if size_of(plan.loops[own[-1]]) <= MOST_TAPS:
+            plan.do("role", own[-1], "UNROLL")
+    free = [n for n in counted(nest) if n not in around]
+    has_phases = any(role_of(r) == "UNROLL" for r in nest.loops)
+    if free and not (has_phases and size_of(nest.loops[-1]) < plan.lanes):
+        copies = plan.split(free[-1], COPIES, free[-1] + "u", "LOOP", "UNROLL")
+        plan.innermost(nest.name, (copies, name_of(nest.loops[-1])))
+    return True
