@@ -30,12 +30,12 @@ BUDGETS: dict[str, int | None] = {
     "transforms": 430,
     "schedule": 3920,
     "loops": 5920,
-    "codegen": 5825,
+    "codegen": 5835,
     "backends/*": 2985,
     "engine": 5765,
     "tensor/*": 7510,
 }
-CORE_BUDGET = 36_250  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_270  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

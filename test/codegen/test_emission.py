@@ -665,13 +665,13 @@ def test_a_sum_of_blocks_is_accurate(numbers):
         assert error.max() <= 2e-7 * x.sum(dtype=float)
 
 
-@pytest.mark.parametrize("vector", [32, 64])
-def test_a_block_of_vectors_has_512_bytes(vector):
-    target = dataclasses.replace(K.host_target(), vector=vector)
+@pytest.mark.parametrize(("vector", "ports", "nbytes"), [(32, 2, 512), (64, 1, 512), (64, 2, 1024)])
+def test_a_block_of_vectors_has_the_bytes_of_eight_cycles(vector, ports, nbytes):
+    target = dataclasses.replace(K.host_target(), vector=vector, load_ports=ports)
     kernel = K.scheduled(K.total(1, 1 << 17, 1), target)
     ops = [node.op for node in lower(kernel, target).phases[0].program]
     turn = ops[ops.index(Ops.RANGE) : ops.index(Ops.END)]
-    assert turn.count(Ops.LOAD) * vector == 512
+    assert turn.count(Ops.LOAD) * vector == nbytes
 
 
 def test_a_sum_that_overflows_is_infinite():

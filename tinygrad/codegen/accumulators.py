@@ -213,9 +213,12 @@ def taken_in(evaluator: Evaluator, monoid: str, state: Values, item: UOp) -> Val
 
 def combined(evaluator: Evaluator, reduce: UOp, copies: Copies) -> UOp | None:
     """The values of all unrolled turns of a REDUCE, in pairs; None if there are none."""
-    empty, items, inner = identity(reduce.arg, reduce.dtype), [], own_ranges(reduce)
-    for turn in evaluator.copies_of(inner, copies):
+    empty, inner = identity(reduce.arg, reduce.dtype), own_ranges(reduce)
+    turns = evaluator.copies_of(inner, copies)
+
+    def term(turn: Copies) -> UOp:
         mask = evaluator.integers.valid(inner, turn)
         item = evaluator.evaluate(term_of(reduce), turn)
-        items.append(evaluator.program.chosen(mask, item, empty))
-    return evaluator.combiner.pairwise(reduce.arg, items) if items else None
+        return evaluator.program.chosen(mask, item, empty)
+
+    return evaluator.combiner.pairwise(reduce.arg, map(term, turns)) if turns else None

@@ -7,12 +7,13 @@ the rounding error of each addition (Kahan), so the error does not grow with the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
+from tinygrad.loops.cost import weight
 from tinygrad.loops.layout import name_of, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
@@ -27,10 +28,14 @@ PLAIN = 8
 
 BLOCK, BLOCK_BYTES = 8, 512
 """Values of one block of a longer sum, in each lane; of short vectors up to twice as many, until a
-block has so many bytes. Vectors side by side count, too: they are added in pairs first, so that a
-block has a single state to carry. Its correction waits some 20 cycles for that of the block before;
-in that time the second cache delivers as many bytes. Therefore data from memory are read a little
-at a time: loads that run far ahead of the additions outrun the processor's prefetcher."""
+block has so many bytes, or twice these where the core loads 128 bytes in a cycle and a long loop
+does little else. Vectors side by side count, too: they are added in pairs first, so that a block has a
+single state to carry. Its correction waits some 20 cycles for that of the block before; in that
+time the second cache delivers as many bytes. Therefore data from memory are read a little at a
+time: loads that run far ahead of the additions outrun the processor's prefetcher."""
+
+LITTLE, LONG = 4, 256
+"""Operations on each value, at most; turns of the loop, at least."""
 
 WRITTEN_OUT = 4
 """Turns of a block that are unrolled."""
@@ -68,14 +73,20 @@ class Combiner:
             return self.program.add(Ops.MULACC, total.dtype, (a, b, total))
         return self.combine("add", self.program.add(Ops.MUL, total.dtype, (a, b)), total)
 
-    def pairwise(self, monoid: str, values: Sequence[UOp]) -> UOp:
-        """Combines all values, neighbours first, in order."""
-        values = list(values)
-        while len(values) > 1:
-            odd = values[-1:] if len(values) % 2 else []
-            pairs = zip(values[::2], values[1::2], strict=False)
-            values = [self.combine(monoid, a, b) for a, b in pairs] + odd
-        return values[0]
+    def pairwise(self, monoid: str, values: Iterable[UOp]) -> UOp:
+        """Combines all values, neighbours first, in order: each pair as soon as it is there, so
+        that few values wait."""
+        waiting: list[tuple[int, UOp]] = []  # the depth of each tree, and its value
+        for value in values:
+            depth = 0
+            while waiting and waiting[-1][0] == depth:
+                value = self.combine(monoid, waiting.pop()[1], value)
+                depth += 1
+            waiting.append((depth, value))
+        _, total = waiting.pop()
+        for _, value in reversed(waiting):
+            total = self.combine(monoid, value, total)
+        return total
 
     def fold_lanes(self, monoid: str, value: UOp) -> UOp:
         """Combines the lanes of a vector, halves first as long as there are halves."""
@@ -141,7 +152,7 @@ def block_sums(kernel: UOp, target: Target) -> UOp:
     for k:10000: s += x(k)   becomes   for k:625: for k.block:16: t += x(..); s += t
     """
     found = next(filter(is_long, _in_registers(kernel)), None)
-    return kernel if found is None else block_sums(_blocked(kernel, found), target)
+    return kernel if found is None else block_sums(_blocked(kernel, found, target), target)
 
 
 def _in_registers(kernel: UOp) -> list[UOp]:
@@ -155,19 +166,24 @@ def _is_product(node: UOp) -> bool:
     return node.src[0].op in (Ops.MUL, Ops.WMMA)
 
 
-def _block(node: UOp) -> int:
+def _block(kernel: UOp, node: UOp, target: Target) -> int:
     """The number of values that a block of this sum has in each lane."""
     if _is_product(node):
         return PRODUCTS_BLOCK
-    lanes = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "VECTOR")
-    fitting = BLOCK_BYTES // (lanes * node.dtype.itemsize)
+    own = own_ranges(node)
+    lanes = prod(size_of(r) for r in own if role_of(r) == "VECTOR")
+    beside = [each for each in _in_registers(kernel) if own_ranges(each) == own]
+    light = len(beside) == 1 and sum(map(weight, node.src[0].toposort())) <= LITTLE
+    turns = prod(size_of(r) for r in own if role_of(r) == "LOOP")
+    wide = light and turns >= LONG and target.load_ports * target.vector >= 128
+    fitting = (2 if wide else 1) * BLOCK_BYTES // (lanes * node.dtype.itemsize)
     return min(max(BLOCK, fitting), 2 * BLOCK) if lanes > 1 else BLOCK
 
 
-def _blocked(kernel: UOp, node: UOp) -> UOp:
+def _blocked(kernel: UOp, node: UOp, target: Target) -> UOp:
     """The innermost loops of `node`, which make up a block, stay with the value; the others go out.
     A loop that is too long for a block is split first."""
-    block = _block(node)
+    block = _block(kernel, node, target)
     loops = [r for r in own_ranges(node) if role_of(r) == "LOOP"]
     inner: list[UOp] = []
     turns = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "SPREAD")
