@@ -29,9 +29,9 @@ PLAIN = 8
 BLOCK, BLOCK_BYTES = 8, 512
 """Values of one block of a longer sum, in each lane; of short vectors up to twice as many, until a
 block has so many bytes, or twice these where the core loads 128 bytes in a cycle and a long loop
-does little else. Vectors side by side count, too: they are added in pairs first, so that a block has a
-single state to carry. Its correction waits some 20 cycles for that of the block before; in that
-time the second cache delivers as many bytes. Therefore data from memory are read a little at a
+does little else. Vectors side by side count, too: they are added in pairs first, so that a block
+has a single state to carry. Its correction waits some 20 cycles for that of the block before; in
+that time the second cache delivers as many bytes. Therefore data from memory are read a little at a
 time: loads that run far ahead of the additions outrun the processor's prefetcher."""
 
 LITTLE, LONG = 4, 256
