@@ -152,6 +152,13 @@ def test_lanes_known_to_be_stored_are_so_many_short_vectors(columns):
         np.testing.assert_allclose(found, K.layernorm_ref(x, g, b), rtol=0, atol=1e-5)
 
 
+def test_a_block_of_sums_leaves_out_turns_that_two_loops_together_put_beyond_the_end():
+    q, k, v = (K.normal(1, 17, 3) for _ in range(3))
+    made = apply(K.attention(1, 17, 3, False), [("split", "t2", 2, "t2.x", "LOOP", "SPREAD")])
+    expected = K.attention_ref(q, k, v, False)
+    check(made, [q, k, v], expected, 1e-5, [(True, "python"), (True, "llvm")])
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal):
     small = [K.normal(2, 7, 6) for _ in range(3)]

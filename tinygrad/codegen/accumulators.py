@@ -214,7 +214,8 @@ def taken_in(evaluator: Evaluator, monoid: str, state: Values, item: UOp) -> Val
 def combined(evaluator: Evaluator, reduce: UOp, copies: Copies) -> UOp | None:
     """The values of all unrolled turns of a REDUCE, in pairs; None if there are none."""
     empty, inner = identity(reduce.arg, reduce.dtype), own_ranges(reduce)
-    turns = evaluator.copies_of(inner, copies)
+    every = evaluator.copies_of(inner, copies)  # a turn of one loop may limit another's
+    turns = [turn for turn in every if not evaluator.integers.is_out(inner, turn)]
 
     def term(turn: Copies) -> UOp:
         mask = evaluator.integers.valid(inner, turn)
