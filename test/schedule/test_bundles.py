@@ -157,6 +157,15 @@ def test_members_that_differ_in_constants_share_a_kernel(device):
 # ---- members -------------------------------------------------------------------------------------
 
 
+def test_a_number_that_changes_and_one_that_stays_are_different_members():
+    x, y = numbers(1), numbers(1)
+    for share in (0.5, 0.25, 2.0):
+        x.assign(x * share)
+        y.assign(y * 0.5)
+        Tensor.realize(x, y)
+    assert (x.item(), y.item()) == (0.25, 0.125)
+
+
 @pytest.mark.parametrize("device", ["CPU", "PYTHON", "CL", "CLANG"])
 def test_members_of_any_size_share_a_kernel(device):
     sizes = (*SIZES, 4160, 9001) if device != "PYTHON" else SIZES

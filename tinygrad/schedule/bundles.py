@@ -125,10 +125,11 @@ def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple
     for step in steps:
         assert step.ast is not None, "a kernel's step"
         same.setdefault(step.ast, []).append(step)
-    alike: dict[UOp, list[UOp]] = {}
+    alike: dict[tuple[UOp, int], list[UOp]] = {}  # a number of one may be a variable of another
     for ast in same:
-        form, _ = of_any_size(with_variables(ast, numbers(ast)))
-        alike.setdefault(form, []).append(ast)
+        own = numbers(ast)
+        form, _ = of_any_size(with_variables(ast, own))
+        alike.setdefault((form, len(own)), []).append(ast)
     for family in alike.values():
         kernel, values = _one_kernel(family)
         yield kernel, [(s, v) for ast, v in zip(family, values, strict=True) for s in same[ast]]
