@@ -40,7 +40,7 @@ if not IS_WORKER:
     # a hundred processes that import the package would compile it anew, a second each
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     tempfile.tempdir = os.environ["TMPDIR"]
-os.environ["SPEC"] = "1"
+os.environ.setdefault("SPEC", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch is the oracle, not a rival for the cores
 
 import devices  # noqa: E402, F401  registers the tests' own; after the settings

@@ -179,6 +179,25 @@ def what_is_computed_wants_a_gradient_later():
 
 
 @program
+def views_of_data_that_is_written_then_are_held():
+    """A loss was computed of such a view; its node is made when something else is written."""
+    x, w, seen = Tensor(np.ones((4, 3), np.float32)), Tensor.ones(3, requires_grad=True), []
+    x, optimizer = x.realize(), nn.optim.SGD([w], lr=0.25)
+    with Tensor.train():
+        for _ in range(STEPS):
+            loss = (x.T[:, 1:] * w.reshape(3, 1)).exp().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with Tensor.no_grad():
+                x.add_(1)[1:] -= w
+                half = (x * 0.5).realize()
+                half.assign(x * 0.25)
+            seen += [(loss + half.sum()).numpy()]
+    return [*seen, x.numpy(), w.numpy()]
+
+
+@program
 def momentum():
     return train(momentum=0.9, nesterov=True, weight_decay=0.01)
 

@@ -157,7 +157,7 @@ class Version:
         last = last_eras.get(self.base, self.era) if buffer is None else buffer.era
         if last != self.era:
             gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
-            view = gone.reshape(view.shape)
+            view = gone.moved_by(steps_between(view, self.base))
         if not self.is_start or self.start is None:
             return view
         return view.detach(start_node(self.start))
