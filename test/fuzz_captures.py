@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from fuzz_loop import look_for_finds
 
 from tinygrad import Tensor, TinyJit
 from tinygrad.base.errors import ArgumentError, JitError
@@ -405,26 +405,15 @@ def check_together(seeds: Sequence[int]) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9)
     parser.add_argument("--together", action="store_true", help="three programs in threads")
-    options = parser.parse_args()
-    end, failed, seed = time.monotonic() + 60 * options.minutes, 0, options.seed
     refusals = Counter[str]()
-    while time.monotonic() < end and seed < options.seed + options.count:
-        try:
-            if options.together:
-                wrong = check_together(range(seed * 3, seed * 3 + 3))
-            else:
-                wrong = check(seed, refusals)
-        except Exception as error:  # noqa: BLE001  a find, whatever it is
-            wrong = f"{type(error).__name__}: {error}"
-        if wrong:
-            failed += 1
-            print(f"seed {seed}: {wrong[:300]}", flush=True)
-        seed += 1
-    print(f"{seed - options.seed} programs from seed {options.seed}, {failed} differ")
+
+    def checking(options):
+        if options.together:
+            return lambda seed: check_together(range(seed * 3, seed * 3 + 3))
+        return lambda seed: check(seed, refusals)
+
+    failed = look_for_finds(parser, checking)
     for message, count in refusals.most_common():
         print(f"  {count} refused: {message}")
     sys.exit(failed > 0)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from contextlib import ExitStack
 from unittest.mock import patch
 
 import numpy as np
+from fuzz_loop import look_for_finds
 
 from tinygrad import Context, Tensor, nn
 from tinygrad.base.errors import ArgumentError
@@ -187,22 +187,7 @@ def check(seed: int) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9)
-    options = parser.parse_args()
-    end, failed, seed = time.monotonic() + 60 * options.minutes, 0, options.seed
-    while time.monotonic() < end and seed < options.seed + options.count:
-        try:
-            wrong = check(seed)
-        except Exception as error:  # noqa: BLE001  a find, whatever it is
-            wrong = f"{type(error).__name__}: {error}"
-        if wrong:
-            failed += 1
-            print(f"seed {seed}: {wrong[:300]}", flush=True)
-        seed += 1
-    print(f"{seed - options.seed} programs from seed {options.seed}, {failed} differ")
-    sys.exit(failed > 0)
+    sys.exit(look_for_finds(parser, lambda options: check) > 0)
 
 
 if __name__ == "__main__":

@@ -105,10 +105,7 @@ class Statistics(Products):
         >>> Tensor([1.0, float("nan"), 3.0]).nanmax().item()
         3.0
         """
-        if not dtypes.is_float(self.dtype):
-            return self.max(dim, keepdim)
-        out = self.isnan().where(-math.inf, self).max(dim, keepdim)
-        return self.isnan().all(dim, keepdim).where(math.nan, out)
+        return self._of_numbers(type(self).max, -math.inf, dim, keepdim)
 
     def nanmin(self, dim: Axis = None, keepdim: bool = False) -> Self:
         """The smallest of what is not NaN; NaN where there is none.
@@ -116,11 +113,15 @@ class Statistics(Products):
         >>> Tensor([1.0, float("nan"), 3.0]).nanmin().item()
         1.0
         """
-        return (
-            -((-self).nanmax(dim, keepdim))
-            if dtypes.is_float(self.dtype)
-            else self.min(dim, keepdim)
-        )
+        return self._of_numbers(type(self).min, math.inf, dim, keepdim)
+
+    def _of_numbers(self, reduce: Any, least: float, dim: Axis, keepdim: bool) -> Self:
+        """A reduction that NaN, replaced by what never wins, has no part in."""
+        if not dtypes.is_float(self.dtype):
+            whole: Self = reduce(self, dim, keepdim)
+            return whole
+        out: Self = reduce(self.isnan().where(least, self), dim, keepdim)
+        return self.isnan().all(dim, keepdim).where(math.nan, out)
 
     def nanmean(self, dim: Axis = None, keepdim: bool = False) -> Self:
         """The mean of what is not NaN; NaN where there is none.
@@ -299,7 +300,7 @@ class Statistics(Products):
         >>> Tensor([1.0, 2.0, 3.0]).percentile(25).item()
         1.5
         """
-        return self._quantile("percentile", q, dim, keepdim, interpolation, False)
+        return self._quantile("percentile", q, dim, keepdim, interpolation, False, 100)
 
     def nanpercentile(
         self,
@@ -313,13 +314,19 @@ class Statistics(Products):
         >>> Tensor([1.0, float("nan"), 3.0]).nanpercentile(50).item()
         2.0
         """
-        return self._quantile("nanpercentile", q, dim, keepdim, interpolation, True)
+        return self._quantile("nanpercentile", q, dim, keepdim, interpolation, True, 100)
 
     def _quantile(
-        self, operation: str, q: Any, dim: int | None, keepdim: bool, how: str, skip: bool
+        self,
+        operation: str,
+        q: Any,
+        dim: int | None,
+        keepdim: bool,
+        how: str,
+        skip: bool,
+        whole: int = 1,
     ) -> Self:
         check_choice(operation, "interpolation", how, INTERPOLATIONS)
-        whole = 100 if operation.endswith("percentile") else 1
         if 0 in getattr(q, "shape", ()):
             raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
         for share in (q,) if isinstance(q, (int, float)) else q if isinstance(q, LISTS) else ():
