@@ -1,4 +1,5 @@
-"""Threads that work beside each other: a hang or an error in one of them fails the test."""
+"""Threads that work beside each other: a hang or an error in one of them fails the test. And work
+that Ctrl-C breaks off."""
 
 from __future__ import annotations
 
@@ -47,3 +48,24 @@ def together(
     stacks = ["".join(traceback.format_stack(frames[t.ident])) for t in threads if t.is_alive()]
     assert not stacks, "not ended:\n" + "\n".join(stacks)
     return [found[place] for place in range(len(works))]
+
+
+def interrupted_at(number: int, work: Callable[[], None]) -> bool:
+    """Whether a KeyboardInterrupt came at that one of the places in `work` where Python hears
+    signals: where functions begin, and where calls of C end."""
+    left = number
+
+    def listens(frame: object, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0 and argument is not sys.setprofile:
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(listens)
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
