@@ -6,9 +6,9 @@ those above.
 
 This one decides which node a tensor stands for, now and after others have computed or written, and
 which tensors are of one *family*: views of each other, all of which see a write. It computes and
-writes nothing. Read the docstring of `Core` first (which node to ask for), then `settled` (what
-holds a value now), `_value` and `_held`, then `_from` and `_join` (how a result comes to be of a
-family). The facts at the end need no explanation.
+writes nothing. Read the docstring of `Core` first (which node to ask for), then `_value` and
+`_held`, then `_from` and `_join` (how a result comes to be of a family; of nodes `roots` says what
+they are views of). The facts at the end need no explanation.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from tinygrad.base.helpers import at_once, plain, prod
 from tinygrad.base.settings import TRACEMETA
 from tinygrad.engine.aliases import (
     bottom_of,
-    is_plain_window,
     is_window,
     on_bottom,
     repeats,
-    steps_between,
     writable_part,
 )
 from tinygrad.engine.holders import Holder, Promised, holders
@@ -48,7 +46,7 @@ from tinygrad.engine.storage import (
     noting,
 )
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.schedule.bases import MOVED
 from tinygrad.tensor.modes import training
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import (
@@ -58,6 +56,15 @@ from tinygrad.tensor.promise import (
     equals_known,
     recording,
     start_node,
+)
+from tinygrad.tensor.roots import (
+    VIEWS,
+    WITHOUT_SOURCES,
+    copied_part,
+    end_of_views,
+    has_no_sources,
+    root_of,
+    settled,
 )
 from tinygrad.tensor.spellings import follow, spell
 from tinygrad.uop.infer import most
@@ -71,9 +78,7 @@ Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSIDE = (PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
-VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 _UNSTORED = MOVED | {Ops.CONST, Ops.ARANGE}
-_WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
 
 class Size(int):
@@ -121,73 +126,6 @@ def check_axes(operation: str, tensor: Core, least: int) -> None:
     if tensor.ndim < least:
         legal = "are two axes" if least == 2 else "is one axis"
         raise ShapeError(f"{operation}: {tensor.shape}; legal {legal} or more")
-
-
-def _has_no_sources(node: UOp) -> bool:
-    """Whether no gradient can go through a node, as a template sees it: to that, a padded copy is a
-    value like any other."""
-    base = node.base
-    if base.op is Ops.BUFFER or base.op not in _WITHOUT_SOURCES:
-        return base.op is Ops.BUFFER
-    return all(step.op is not Ops.PAD for step in steps_between(node, base))
-
-
-def is_detached(node: UOp) -> bool:
-    """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
-    top = beneath(node, GroupOp.Movement)
-    return top.op is Ops.DETACH and len(top.src) == 1
-
-
-def settled(node: UOp, whole: bool = False) -> UOp:
-    """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
-    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count; a copy,
-    such as a padded view, does.
-
-    DETACH stays, because what was computed must not let gradients through afterwards either.
-    """
-    if whole and node.op in GroupOp.Movement:
-        below = end_of_views(node)
-        now = settled(below)
-        return node if now is below else on_bottom(node, below, now)
-    if node.op is Ops.DETACH:
-        inner = settled(node.src[0], whole)
-        return node if inner is node.src[0] else inner.detach(*node.src[1:])
-    if (known := node.known) is not None:
-        node = known.detach() if is_detached(node) else known
-    if node.op not in VIEWS:
-        return node
-    below = node
-    while below.op in GroupOp.Movement and below.known is None:
-        below = below.src[0]
-    if below.op in GroupOp.Movement:  # a copy, computed; latest() would read what it is a copy of
-        return on_bottom(node, below, settled(below))
-    if below.op is Ops.DETACH:
-        inner = settled(below)
-        return node if inner is below else node.viewed(inner)
-    return latest(node)
-
-
-def copied_part(node: UOp) -> UOp | None:
-    """What has the elements of `node`, a copy yet to be made, in their order."""
-    top = beneath(node, (Ops.RESHAPE,))
-    return top if top.op in GroupOp.Movement else None
-
-
-def root_of(node: UOp) -> UOp | None:
-    """Where a family begins whose first tensor is `node`: at its top, if that is a copy yet to be
-    made (a constant repeated has no storage, and is no view of one element)."""
-    top = copied_part(node)
-    if top is None or is_plain_window(top):
-        return None
-    return top if repeats(top, bottom_of(top)) else None
-
-
-def end_of_views(node: UOp) -> UOp:
-    """What `node` is a view of: what lies below all movement, or the last copy on the way that is
-    yet to be made."""
-    bottom = bottom_of(node)
-    steps = (bottom, *steps_between(node, bottom))
-    return next(below for below in steps if is_window(node, below))
 
 
 def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
@@ -620,7 +558,7 @@ class Core(Holder):
             return node
         if wants:
             return node.detach(self._start)
-        lets_none = _has_no_sources(node) or not dtypes.is_float(node.dtype)
+        lets_none = has_no_sources(node) or not dtypes.is_float(node.dtype)
         return node if lets_none else node.detach()
 
     @property
@@ -676,7 +614,7 @@ class Core(Holder):
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
         silent = self.requires_grad is not None or not recording.on
-        return not silent and node.base.op not in _WITHOUT_SOURCES and dtypes.is_float(node.dtype)
+        return not silent and node.base.op not in WITHOUT_SOURCES and dtypes.is_float(node.dtype)
 
     _node = _held
     """The same for what computes with numbers, and not only moves elements. Complex tensors refuse

@@ -27,7 +27,7 @@ from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import Run, capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
+from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     MOST_DEEP,
@@ -44,6 +44,7 @@ from tinygrad.tensor.promise import (
     source_of,
     write_down,
 )
+from tinygrad.tensor.roots import end_of_views, root_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
