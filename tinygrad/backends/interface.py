@@ -121,18 +121,11 @@ class Segment(Protocol):
 
 @runtime_checkable
 class OneCall(Protocol):
-    """A segment whose kernels run in one call of C, if `is_one_call`. Then an element is added to
-    `over` within that call: so whatever Ctrl-C breaks off, it is known whether they have run."""
+    """A segment whose kernels run in one call of C, if `is_one_call`. Its `run` takes a list `over`
+    besides, which gets an element within that call: so whatever Ctrl-C breaks off, it is known
+    whether they have run."""
 
     is_one_call: bool
-
-    def run(
-        self,
-        buffers: Sequence[Any],
-        values: Sequence[int],
-        timed: bool = False,
-        over: list[Any] | None = None,
-    ) -> list[float]: ...
 
 
 class Queue(Protocol):

@@ -93,8 +93,8 @@ class Stretch:
         self.telling = Telling(device.name, f"running {', '.join(kernels[:3])}{more}")
         with self.telling:
             self.segment: Segment = device.backend.queue.segment(launches)
-        one = self.segment if isinstance(self.segment, OneCall) else None
-        self._one_call = one if one is not None and one.is_one_call else None
+        is_one_call = isinstance(self.segment, OneCall) and self.segment.is_one_call
+        self._one_call: Any = self.segment.run if is_one_call else None
 
     def _launches(self, item: Item) -> Iterator[Launch]:
         """A launch for each phase of a kernel, with its slots mapped to the segment's table."""
@@ -123,8 +123,8 @@ class Stretch:
     def launch(self, handles: Sequence[Any], values: Sequence[int], over: Over) -> None:
         """Runs the kernels on a table from `handles`, or one like it."""
         try:
-            if self._one_call is not None:
-                self._one_call.run(handles, values, False, over)
+            if self._one_call:
+                self._one_call(handles, values, over=over)
                 return
             over.append(OPEN)
             self.segment.run(handles, values)
