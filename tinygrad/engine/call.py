@@ -224,11 +224,8 @@ class Call:
         found = self._leaves(given, kit)  # while what this touches is in the caches
         over: list[Any] = []
         try:
-            if written:
+            with keeping.now:  # of another thread's step this reads all or nothing
                 self._replay.run(inputs, values, kit.buffers, over)
-            else:
-                with keeping.now:  # of another thread's step this reads all or nothing
-                    self._replay.run(inputs, values, kit.buffers, over)
             captured.gradients.leave(found)
         except BaseException:  # Ctrl-C, maybe while it left them
             if over:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
-from tinygrad.backends.interface import Launch, OneCall, Segment, TensorView
+from tinygrad.backends.interface import Launch, OneCall, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.helpers import once
@@ -92,9 +92,8 @@ class Stretch:
         more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
         self.telling = Telling(device.name, f"running {', '.join(kernels[:3])}{more}")
         with self.telling:
-            self.segment: Segment = device.backend.queue.segment(launches)
-        is_one_call = isinstance(self.segment, OneCall) and self.segment.is_one_call
-        self._one_call: Any = self.segment.run if is_one_call else None
+            self.segment: Any = device.backend.queue.segment(launches)
+        self._is_one_call = isinstance(self.segment, OneCall) and self.segment.is_one_call
 
     def _launches(self, item: Item) -> Iterator[Launch]:
         """A launch for each phase of a kernel, with its slots mapped to the segment's table."""
@@ -123,8 +122,8 @@ class Stretch:
     def launch(self, handles: Sequence[Any], values: Sequence[int], over: Over) -> None:
         """Runs the kernels on a table from `handles`, or one like it."""
         try:
-            if self._one_call:
-                self._one_call(handles, values, over=over)
+            if self._is_one_call:
+                self.segment.run(handles, values, over=over)
                 return
             over.append(OPEN)
             self.segment.run(handles, values)
@@ -188,7 +187,6 @@ class Chain:
         homes: Sequence[Hashable] | None = None,
     ) -> None:
         self.written: list[int] = []  # written buffers that came with the graphs
-        self._overwrites = False  # whether there are such, on whatever devices
         placed: list[Item] = []
         storages: list[Storage] = []
         first_value = 0
@@ -198,11 +196,9 @@ class Chain:
                 numbers = tuple(first + n for n in (*item.step.storages, *item.step.own))
                 placed.append(item._replace(storages=numbers, first_value=first_value))
                 for number in item.step.storages[: item.step.writes]:
-                    each = kept[number]
-                    if each.kind == "param":
+                    whole = kept[number].whole if kept[number].kind == "part" else number
+                    if kept[whole].kind == "param":
                         self.written.append(first + number)
-                    whole = kept[each.whole] if each.kind == "part" else each
-                    self._overwrites |= whole.kind == "param"
             storages += [
                 replace(each, whole=each.whole + first) if each.kind == "part" else each
                 for each in kept
@@ -281,20 +277,19 @@ class Chain:
         """Called when that error, or Ctrl-C, came after a run was `over` so far. Says whether it
         had begun to overwrite what came with the graph. Then it is finished now; where that can't
         be, all that it writes is spoilt."""
-        if not self._overwrites:
+        if not self.written:
             over.clear()  # it can be done again
         if not over:
             return False
-        flow, is_done = self.flow, DONE in over
-        if not is_done and OPEN not in over and not isinstance(error, Exception):
+        flow = self.flow
+        if OPEN not in over and (DONE in over or not isinstance(error, Exception)):
             try:
                 self.run(buffers, values, taken, over)
-                is_done = True
             except Exception as another:
                 error = another
-        if not is_done or over[-1] is DONE:
+        if DONE not in over or over[-1] is DONE:
             note(flow, buffers, taken, over)
-        if not is_done:
+        if DONE not in over:
             homes = {flow.homes[n] for step, ns, _ in flow.steps for n in ns[: step.writes]}
             spoil((buffers[n] for n in flow.kept if flow.homes[n] in homes), error)
         return True
