@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from abc import abstractmethod
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
@@ -90,6 +90,15 @@ class Holder:
         storage if others are in it. A family that began after `start` and is none of `given` gets
         storage of its own where it lies in that of others."""
 
+    @property
+    @abstractmethod
+    def _is_broken(self) -> bool:
+        """Whether it is a promise that can't be kept: who asks for its node gets that error."""
+
+    @abstractmethod
+    def _break(self, error: Exception) -> None:
+        """Keeps the error that making its node has raised."""
+
     @abstractmethod
     def copy_out(self, base: UOp) -> None:
         """Called before the version `base` is overwritten. If this is a pending copy of part of it,
@@ -97,13 +106,17 @@ class Holder:
 
 
 class Holders(Alive[Holder]):
-    """All living holders, in order of creation: equal programs see equal orders."""
+    """All living holders, in order of creation: equal programs see equal orders. Those that are
+    broken stand for nothing, and are left out."""
 
     __slots__ = ("_serials",)
 
     def __init__(self) -> None:
         super().__init__()
         self._serials = itertools.count()
+
+    def __iter__(self) -> Iterator[Holder]:
+        return (holder for holder in super().__iter__() if not holder._is_broken)
 
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
@@ -134,16 +147,25 @@ class Promised:
 
 
 def ask_all() -> None:
-    """Gives every holder a node, so that graphs show who reads what."""
+    """Gives every holder a node, so that graphs show who reads what. One whose node can't be made
+    keeps the error to itself."""
     if Promised.some:
-        Promised.some = False
         _ask_each()
 
 
 @in_turn
 def _ask_each() -> None:
-    for holder in Promised.holders:
-        _ = holder._uop
+    Promised.some = False  # before the first is asked: others may be promised meanwhile
+    try:
+        for holder in Promised.holders:
+            try:
+                if not holder._is_broken:
+                    _ = holder._uop
+            except Exception as error:
+                holder._break(error)
+    except BaseException:  # Ctrl-C: some were not asked
+        Promised.some = True
+        raise
 
 
 surroundings: list[tuple[Any, str]] = []

@@ -294,13 +294,6 @@ def join(base: UOp, family: Family) -> None:
         families.copied |= family.root is not None
 
 
-def inherit(old: UOp, new: UOp) -> None:
-    """Readers of the version `old` read `new` from now on."""
-    for family in _families(old):
-        join(new, family)
-    old.families = None
-
-
 def copies_of(base: UOp) -> list[Family]:
     """Families that read the version `base` now, but are meant as copies of it: with a `root`."""
     return [family for family in _families(base) if family.root is not None]
@@ -386,6 +379,7 @@ def note_change(*changed: Any) -> None:
 def supersede(old: UOp, new: UOp) -> None:
     """`new` is the next version of the buffer that `old` is a version of."""
     old.newer = new
+    Changes.count += 1  # at once: no Ctrl-C is heard before the next call
     note_change(new)
 
 
@@ -410,20 +404,21 @@ last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
 """For overwritten versions, the era in which they ended, if it wasn't the first."""
 
 
-def overwritten(old: UOp, new: UOp) -> None:
-    """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
+def overwritten(old: UOp, write: UOp | None = None) -> None:
+    """The storage of `old` holds a new version now, the value of the ASSIGN `write` if that is
+    given. What is seen of it comes last, in stores between which no Ctrl-C is heard."""
     buffer = buffer_of(old)
-    buffer.expression = buffer.past = None
-    bind(new, buffer)
-    inherit(old, new)
+    new = _next_version(buffer, [old] if write is None else [old, write])
     if buffer.era:
         last_eras[old] = buffer.era
-    old.storage, old.newer = None, new
-
-
-def written_by(version: UOp, write: UOp) -> None:
-    """The BUFFER `version` holds the result of the ASSIGN `write`; readers may refer to either."""
-    version.readers = write.readers
+    if write is not None:
+        new.readers = write.readers  # who may refer to either
+        _learned.add(write)
+    version = weakref.ref(new)
+    buffer.version, buffer.expression, buffer.past = version, None, None
+    old.storage, old.newer, old.families = None, new, None
+    if write is not None:
+        write.known, write.families = new, None
 
 
 def renew(buffer: Buffer) -> None:
@@ -432,9 +427,20 @@ def renew(buffer: Buffer) -> None:
     old = node_of(buffer)
     if old is None or old.newer is not None:
         return
-    fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
-    inherit(old, fresh)
-    learn(old, fresh)
+    new = _next_version(buffer, [old])
+    version = weakref.ref(new)
+    _learned.add(old)
+    buffer.version, old.known, old.families = version, new, None
+
+
+def _next_version(buffer: Buffer, before: list[UOp]) -> UOp:
+    """A node for what the buffer holds from now on, with the readers of these earlier ones."""
+    new = UOp.new_buffer(buffer.device, before[0].arg, before[0].dtype)
+    new.storage = buffer
+    for old in before:
+        for family in _families(old):
+            join(new, family)
+    return new
 
 
 def is_read(node: UOp) -> bool:
@@ -449,8 +455,8 @@ _learned: Alive[UOp] = Alive()
 
 def learn(node: UOp, value: UOp) -> None:
     """The value of `node` is now at `value`, a view of storage."""
+    _learned.add(node)  # first: a capture must be able to hide what is known
     node.known = value
-    _learned.add(node)
 
 
 @contextlib.contextmanager

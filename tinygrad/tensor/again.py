@@ -319,30 +319,40 @@ class _Asked:
                 self.check(known, long_way)
         else:
             self.do(known)
-            for base in self.read:  # what reads it can't be followed to what is there now
-                overwritten(base, UOp.new_buffer(base.device, base.arg, base.dtype))
-            self.tell()
 
     def do(self, known: Known) -> None:
-        """Runs the plan."""
+        """Runs the plan, and says so."""
         leaves, replay = self.lines.leaves, known.replay
         for words, origins in zip(replay.faults, known.origins, strict=True):
             words.origins = origins
         made = known.results()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
-        replay.run(inputs, known.values_at(self.lines.begins), made)
+        eras = [buffer.era + 1 for buffer in self._written(known)]
+        over: list[Any] = []
+        try:
+            replay.run(inputs, known.values_at(self.lines.begins), made, over)
+            self._is_done(known, made, eras)
+        except BaseException:
+            if over:  # what was written must not be again
+                self._is_done(known, made, eras)
+            raise
+
+    def _is_done(self, known: Known, made: Sequence[Buffer], eras: Sequence[int]) -> None:
+        """Tells what depends on it; some of that may have been told already."""
         sources = self.lines.sources() if any(known.pasts) else []
         for number, buffer, past in zip(known.kept, made, known.pasts, strict=True):
             self.promises[number].buffer = buffer
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
-        for buffer in self._written(known):
-            buffer.era += 1
-            buffer.expression = buffer.past = None
-
-    def tell(self) -> None:
-        """Tells nodes that were made of promises where these were computed, and tensors that their
-        storage was written."""
+        for buffer, era in zip(self._written(known), eras, strict=True):
+            buffer.era, buffer.expression, buffer.past = era, None, None
+        if SPEC:
+            return  # it is undone, and done the long way
+        for base in self.read:  # what reads it can't be followed to what is there now
+            if base.storage is not None:
+                overwritten(base)
+        # nodes that were made of promises hear where these were computed, and tensors that their
+        # storage was written
         for promise in self.promises:
             if promise.expression.nodes is not None:
                 _ = promise.node

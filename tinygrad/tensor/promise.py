@@ -274,6 +274,11 @@ def fetch(tensor: Any) -> bool:
     return is_new
 
 
+def equals_known(node: UOp) -> bool:
+    """Whether an equal expression was computed before: who made this node did not."""
+    return node.known is not None or node.base.known is not None
+
+
 def start_node(serial: int) -> UOp:
     """What stands in a graph for the tensor of this number as a start, in all its versions."""
     return UOp(Ops.UNIQUE, arg=("start", serial))
@@ -320,10 +325,11 @@ class Expression:
 
 class Promise:
     """An output of an expression, maybe a view of what another promises. Once it is computed the
-    `buffer` of what is `stored` has its stored base."""
+    `buffer` of what is `stored` has its stored base. `error`: why its node could not be made when
+    all were asked for theirs."""
 
     __slots__ = (
-        *("expression", "number", "look", "wants", "depth", "buffer", "_of", "_base"),
+        *("expression", "number", "look", "wants", "depth", "buffer", "error", "_of", "_base"),
         "__weakref__",
     )
 
@@ -339,6 +345,7 @@ class Promise:
         self.depth = expression.depth
         self._of = None if of is None else of.stored
         self.buffer: Buffer | None = None
+        self.error: Exception | None = None
         self._base: UOp | None = None
 
     @property
@@ -364,6 +371,8 @@ class Promise:
     @property
     def node(self) -> UOp:
         """Its node, which is made now if it wasn't."""
+        if self.error is not None:
+            raise self.error
         if self.expression.nodes is None:
             write_down(self.expression)
         assert self.expression.nodes is not None, "written down"
@@ -486,7 +495,7 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
         return tensor
     write_down(source.expression, nodes)
     there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
-    there._taped = tensor._taped or there._equals_known
+    there._taped = tensor._taped or equals_known(there._uop)
     return there
 
 

@@ -24,10 +24,10 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
-from tinygrad.engine.realize import Run, capturing, computing
+from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
+from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     MOST_DEEP,
@@ -44,6 +44,7 @@ from tinygrad.tensor.promise import (
     source_of,
     write_down,
 )
+from tinygrad.tensor.roots import end_of_views, root_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -418,24 +419,15 @@ class _OnStandIns:
 
     name, start = "expression", 0
 
-    def drawing(self) -> None:
-        """JitError: random numbers would be drawn twice."""
+    def refuse(self, _: Any = None) -> None:
+        """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
-    def begins_gradient(self, holder: Any) -> None:
-        """It can't be remembered."""
-        raise JitError(self.name)
+    drawing = begins_gradient = before = after = refuse
 
     def unwatched(self) -> AbstractContextManager[None]:
         """Nothing is watched here."""
         return nullcontext()
-
-    def before(self, run: Run) -> None:
-        """Nothing can be computed here."""
-        raise JitError(self.name)
-
-    def after(self, run: Run) -> None:
-        """It isn't."""
 
 
 _LOOKS = 3  # another thread may come between two
