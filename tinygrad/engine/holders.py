@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator
+from itertools import starmap
 from typing import Any, ClassVar, Self
 
-from tinygrad.engine.alive import Alive
+from tinygrad.engine.alive import Alive, Reference
 from tinygrad.engine.turns import in_turn
 from tinygrad.uop.node import UOp
 
@@ -121,9 +121,7 @@ class Holders(Alive[Holder]):
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        self._references.append(weakref.ref(holder))  # as `Alive.add`: each tensor comes here
-        if len(self._references) > self._room:
-            self._drop_the_dead()
+        self._references[Reference(holder, self._forget)] = None  # as `add`: each comes here
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -175,4 +173,4 @@ attribute of an object. A captured step is valid for the surroundings in which i
 
 def surroundings_now() -> tuple[Hashable, ...]:
     """The values of the surroundings."""
-    return tuple([getattr(place, name) for place, name in surroundings])
+    return tuple(starmap(getattr, surroundings))

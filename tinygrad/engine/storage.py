@@ -112,8 +112,11 @@ class Buffer:
         device = Device[self.device]
         device.synchronize()
         count = self.nbytes - start if nbytes is None else nbytes
-        with Telling(device.name, f"reading {count:,} bytes"):
+        try:
             return memoryview(device.backend.memory.read(self.handle, count, start))
+        except Exception:
+            with Telling(device.name, f"reading {count:,} bytes"):
+                raise
 
     def write(self, data: memoryview, start: int = 0) -> None:
         """Overwrites the bytes from `start` on from the host."""
@@ -125,8 +128,11 @@ class Buffer:
                     part.write(np.ascontiguousarray(piece).data.cast("B"))
             return
         device = Device[self.device]
-        with Telling(device.name, f"writing {len(data):,} bytes"):
+        try:
             device.backend.memory.write(self.handle, data, start)
+        except Exception:
+            with Telling(device.name, f"writing {len(data):,} bytes"):
+                raise
 
     def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         """From the bytes of the whole, the bytes of each part."""
@@ -262,14 +268,15 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 class Family:
     """Tensors that are views of each other. `root` is what they are views of, if that is not
     storage but a pending copy: a padded or repeated view, a constant. `recorded`: a gradient
-    follows one of them."""
+    follows one of them. `several`: others came to the first, even if they are gone."""
 
-    __slots__ = ("root", "recorded", "members", "__weakref__")
+    __slots__ = ("root", "recorded", "several", "members", "__weakref__")
 
     def __init__(self, first: Holder) -> None:
         self.root: UOp | None = None
-        self.recorded = False
-        self.members: Alive[Holder] = Alive(first)
+        self.recorded = self.several = False
+        self.members: Alive[Holder] = Alive()
+        self.members.add(first)
 
 
 class Families(Alive[Family]):
@@ -290,7 +297,7 @@ def join(base: UOp, family: Family) -> None:
     if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
         with _beginning.now:  # one for all threads; a write may take it away at any time
             base.families = families = base.families or Families()
-        families.add(family)
+        families.add_once(family)
         families.copied |= family.root is not None
 
 

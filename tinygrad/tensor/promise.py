@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from operator import or_
+from operator import attrgetter, or_
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -309,18 +309,20 @@ def boxes_of(view: UOp) -> list[UOp]:
 
 
 class Expression:
-    """A template over `sources`, written in the user's line `origin`, and its nodes once made."""
+    """A template over `sources`, written in the user's line `origin`, and its nodes once made. Of
+    gradients also the `lines` that these are of (`tensor/backward`), until one is computed."""
 
-    __slots__ = ("template", "sources", "origin", "depth", "nodes")
+    __slots__ = ("template", "sources", "origin", "depth", "nodes", "lines")
 
-    def __init__(self, template: Template, sources: Sequence[Source], origin: str | None) -> None:
-        self.template, self.sources, self.origin = template, sources, origin
-        self.depth = 0  # of sources, plus 1
-        for source in sources:
-            if source.depth > self.depth:
-                self.depth = source.depth
-        self.depth += 1
+    def __init__(
+        self, template: Template, sources: Sequence[Source], origin: str | None, lines: Any = None
+    ) -> None:
+        self.template, self.sources, self.origin, self.lines = template, sources, origin, lines
+        self.depth = 1 + max(map(_depth, sources), default=0)
         self.nodes: list[UOp] | None = None
+
+
+_depth = attrgetter("depth")
 
 
 class Promise:

@@ -129,8 +129,10 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             ]
         return found.container(made) if found.container else made[0]
 
-    remembered.is_small = is_small  # type: ignore[attr-defined]
-    return remembered  # type: ignore[return-value]
+    made: Any = remembered
+    made.is_small = is_small
+    made.remember = functools.partial(expression, is_small=is_small, moves=moves)
+    return made  # type: ignore[no-any-return]
 
 
 def constants(method: F) -> F:
@@ -188,13 +190,13 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
     found: list[Hashable] = []
     for value in values:
         kind = type(value)
-        if kind in _NUMBERS:
-            if kind is float and value == 0 and math.copysign(1.0, value) < 0:
-                return None  # equal to 0.0, but another number
-        elif isinstance(value, Core):
+        if isinstance(value, Core):
             value = see(value, seen)
             if value is None:
                 return None
+        elif kind in _NUMBERS:
+            if kind is float and value == 0 and math.copysign(1.0, value) < 0:
+                return None  # equal to 0.0, but another number
         elif kind is not tuple or not all([type(n) is int for n in value]):
             inner = _PARTED[kind](value) if kind in _PARTED else ()
             parts = looks_of(inner, see, seen)

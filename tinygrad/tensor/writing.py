@@ -361,7 +361,7 @@ class Writing(Autograd):
         else:
             self._source = Written(promise, place, self._source, self)
             del self._uop
-        Promised.holders.add(self)
+        Promised.holders.add_once(self)
         Promised.some = True
         note_change(self)
         return True
