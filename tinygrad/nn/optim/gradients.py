@@ -100,8 +100,10 @@ class GradScaler:
 
     The loss is multiplied by a scale before `backward`, and the gradients are divided by it before
     the step. If a gradient is not finite, the step changes nothing and the scale shrinks; after
-    `growth_interval` good steps in a row it grows. All of these are tensors, so a captured step
-    does the same. (Micikevicius and others, "Mixed Precision Training", 2017.)
+    `growth_interval` good steps in a row it grows. All optimizers that step in one turn share the
+    scale, which changes by `update`, or, in programs that never call that, before the next loss is
+    scaled. All of these are tensors, so a captured step does the same. (Micikevicius and others,
+    "Mixed Precision Training", 2017.)
 
     Args:
         init_scale: the first scale.
@@ -131,7 +133,11 @@ class GradScaler:
         self.growth_interval = growth_interval
         self.factor = Tensor([init_scale], requires_grad=False).contiguous().realize()
         self.good_steps = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
-        self.good_steps.realize()
+        self.found = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
+        self.good_steps.realize(
+            self.found
+        )  # 1: since the last change only finite gradients, -1: others
+        self.is_told = False
         self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
@@ -141,6 +147,8 @@ class GradScaler:
         >>> scaler.scale(Tensor(0.5)).item()
         512.0
         """
+        if not self.is_told:
+            self._change()
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
 
     def unscale_(self, optimizer: Stepper) -> None:
@@ -161,12 +169,23 @@ class GradScaler:
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:
-        """For PyTorch programs, which call it after a step. It does nothing: here `step` itself
-        updates the scale.
+        """Changes the scale by what the steps since the last change found.
 
         >>> scaler = GradScaler(init_scale=1024.0)
         >>> scaler.update()
         """
+        self.is_told = True
+        self._change()
+
+    def _change(self) -> None:
+        stepped, finite = self.found != 0, self.found > 0
+        good = self.good_steps + 1
+        grows = finite & (good >= self.growth_interval)
+        shrinks = stepped & ~finite
+        by = grows.where(self.growth_factor, shrinks.where(self.backoff_factor, 1.0))
+        self.factor.assign(self.factor * by)
+        self.good_steps.assign((finite & ~grows).where(good, stepped.where(0, self.good_steps)))
+        self.found.assign(self.found * 0).realize(self.factor, self.good_steps)
 
     def step(self, optimizer: Stepper) -> None:
         """A step of the optimizer by the gradients of the unscaled loss, if they are finite.
@@ -184,9 +203,8 @@ class GradScaler:
             changed[0].realize(*changed[1:])
             return
         self._unscale_once(optimizer)
-        numbers = "scaled", self.growth_factor, self.backoff_factor, self.growth_interval
-        state = self.factor, self.good_steps
-        step_again(optimizers_of(optimizer), lambda: self._moved(optimizer), numbers, state)
+        again = optimizers_of(optimizer), lambda: self._moved(optimizer)
+        step_again(*again, ("scaled",), [self.found])
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
         """The same, not computed yet: all tensors that change.
@@ -209,7 +227,7 @@ class GradScaler:
 
     def _moved(self, optimizer: Stepper) -> list[Tensor]:
         """What changes by a step whose gradients are those of the loss."""
-        finite: Tensor = self.good_steps >= 0  # true
+        finite: Tensor = self.found == self.found  # true
         for _, grad in _with_gradients(optimizer.params):
             finite = finite & grad.isfinite().all().to(finite.device)
         for one in optimizers_of(optimizer):
@@ -219,12 +237,8 @@ class GradScaler:
         finally:
             for one in optimizers_of(optimizer):
                 del one.applies
-        good = self.good_steps + 1
-        grows = good >= self.growth_interval
-        grown = grows.where(self.factor * self.growth_factor, self.factor)
-        factor = finite.where(grown, self.factor * self.backoff_factor)
-        good = (finite & ~grows).where(good, 0)
-        return [*changed, self.factor.assign(factor), self.good_steps.assign(good)]
+        found = self.found.assign((finite & (self.found >= 0)).where(1, -1))
+        return [*changed, found]
 
 
 def optimizers_of(stepper: Stepper) -> list[Optimizer]:
