@@ -218,6 +218,8 @@ class Call:
             before_overwriting(written)
         if given.bound and captured.sized:
             self._check_sizes(given.bound)
+        for happens in captured.happens:
+            happens()
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()

@@ -426,6 +426,10 @@ class _OnStandIns:
         """It can't be remembered."""
         raise JitError(self.name)
 
+    def each_time(self, happens: Any) -> None:
+        """It can't be remembered."""
+        raise JitError(self.name)
+
     def unwatched(self) -> AbstractContextManager[None]:
         """Nothing is watched here."""
         return nullcontext()

@@ -20,11 +20,13 @@ from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
+from tinygrad.engine.storage import buffer_of
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
 from tinygrad.tensor.arguments import check_types, number_of
 from tinygrad.tensor.template import expression, looks_of
+from tinygrad.uop.op import Ops
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -397,6 +399,11 @@ class Optimizer(Stepper):
                 f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "
                 f"gradient {grad.shape} on {grad.device}; legal is the parameter's"
             )
+        if grad.uop.base.op is Ops.BUFFER:
+            try:
+                buffer_of(grad.uop.base)
+            except ArgumentError as error:  # before anything is written
+                raise ArgumentError(f"{self._name}.step: parameter {i}: {error}") from error
 
     def _shared(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A parameter and its gradient as a step sees them: of several devices each its part."""
@@ -545,6 +552,14 @@ class OptimizerGroup(Stepper):
         """What can be set of each optimizer, by name."""
         return [options for each in self.optimizers for options in each.param_groups]
 
+    def _refuse_rate(self, rate: Any) -> None:
+        raise ArgumentError(
+            f"OptimizerGroup: lr = {rate!r}, but each of its optimizers has a rate of its own; "
+            'legal is to set param_groups[i]["lr"] of each'
+        )
+
+    lr = property(fset=_refuse_rate)
+
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
 
@@ -554,8 +569,9 @@ class OptimizerGroup(Stepper):
             each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
 
     def schedule_step(self) -> list[Tensor]:
-        """A step of each; returns all tensors that change."""
-        return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+        """A step of each that has a gradient; returns all tensors that change."""
+        moved = [one for one in self._alone if any(p.grad is not None for p in one.params)]
+        return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 
 
 def step_again(
