@@ -683,6 +683,26 @@ def test_an_exception_inside_leaves_everything_as_plain_calls_do():
     assert total.item() == 6.0
 
 
+@pytest.mark.parametrize("call", range(3))
+def test_what_was_written_to_an_argument_before_an_exception_is_there(call):
+    """In the first call, in the one that is captured, and in none later: that is refused."""
+    fail = [False]
+
+    def step(x):
+        x.assign(x * 2 + 1)
+        if fail[0]:
+            raise ShapeError("of the user")
+        return x + 1
+
+    run = TinyJit(step)
+    for _ in range(call):
+        run(vec(1))
+    fail[0], x = True, vec(1)
+    with pytest.raises(JitError if call == 2 else ShapeError):
+        run(x)
+    assert x.item() == (1.0 if call == 2 else 3.0)
+
+
 def test_what_it_shows():
     run = TinyJit(lambda x: ((x.sum() + 1).realize(), (x * 2).realize()))
     assert (run.cnt, run.captured, run.jit_cache) == (0, None, [])

@@ -96,6 +96,31 @@ def test_the_gradient_of_a_plain_step_is_not_that_of_the_replay_after_it():
         first.grad.numpy()
 
 
+@pytest.mark.parametrize("look", ["step", "zero_grad", "clip"])
+def test_a_replay_refuses_a_gradient_where_the_step_found_none(look):
+    """A plain call would move it, forget it, or clip it."""
+    step, first, second, _ = two_weights(lambda function: function)
+    other = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = optim.SGD([other, first], lr=0.25)
+    looks = {
+        "step": optimizer.step,
+        "zero_grad": optimizer.zero_grad,
+        "clip": lambda: optim.clip_grad_norm_([other, first], 1.0),
+    }
+
+    @TinyJit
+    def captured(x):
+        looks[look]()
+        return x * 2
+
+    for _ in range(3):
+        step()
+        captured(Tensor([1.0]).realize())
+    (other * other).sum().backward()
+    with pytest.raises(JitError, match=r"shape \(2,\) has a .grad, and had none when the call was"):
+        captured(Tensor([1.0]).realize())
+
+
 def test_a_group_of_which_some_is_frozen_steps_with_the_rest():
     """As PyTorch's groups do; with no gradient at all it is an error as of one optimizer."""
     a, b = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)

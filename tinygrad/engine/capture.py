@@ -221,8 +221,12 @@ class Capture:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
                 with telling(self.outlines.see), noting() as self.changes:
-                    with self.reads.watching():
-                        result = function(*args, **kwargs)
+                    try:
+                        with self.reads.watching():
+                            result = function(*args, **kwargs)
+                    except Exception:  # what it wrote to arguments is theirs all the same
+                        realize(*pending_writes(self.changes, self.start))
+                        raise
                     more = self.gradients.made(self.made.state)
                     self.made.result, found = completed(
                         result, self.changes, self.start, stand_ins, more

@@ -57,8 +57,9 @@ class Gradients:
         return {id(grad) for _, grad in self._left}
 
     def begins(self, holder: Holder) -> None:
-        """The step gives this tensor a gradient, which has none."""
-        if holder.serial < self.start and all(ref() is not holder for ref, _ in self._before):
+        """The step looked for the gradient of this tensor, which has none, or gives it one."""
+        known = [*[ref for ref, _ in self._before], *self._firsts]
+        if holder.serial < self.start and all(ref() is not holder for ref in known):
             self._firsts.append(weakref.ref(holder))
 
     def made(self, state: Collection[Buffer]) -> list[Any]:
@@ -105,7 +106,7 @@ class Gradients:
             if holder.has_gradient:
                 raise JitError(
                     f"{name}: a tensor of shape {holder.uop.shape} has a .grad, and had none "
-                    "when the call was captured that gave it one: replays don't know whether they "
+                    "when the call was captured that looked for it: replays don't know whether to "
                     "add to it; legal is zero_grad() before each call, or reset() to capture again"
                 )
 

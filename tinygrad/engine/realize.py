@@ -119,7 +119,7 @@ class Recorder(Protocol):
         """Random numbers are about to be drawn."""
 
     def begins_gradient(self, holder: Holder) -> None:
-        """A tensor without a gradient gets one."""
+        """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
 
     def each_time(self, happens: Callable[[], None]) -> None:
         """Something is done by the host, which it has to do in each replay, too."""
@@ -143,6 +143,12 @@ class _Computing(threading.local):
 computing = _Computing()
 """For each thread: its recorder, the listeners to what was computed, and whether it didn't ask for
 that itself."""
+
+
+def without_gradient(holder: Holder) -> None:
+    """Says that code which depends on it found no gradient there."""
+    if computing.recorder is not None:
+        computing.recorder.begins_gradient(holder)
 
 
 def each_time(happens: Callable[[], None]) -> None:

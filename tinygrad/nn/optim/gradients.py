@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spell_functions
 
@@ -33,7 +33,7 @@ def clip_grad_norm_(
     >>> clip_grad_norm_([x], 5.0).item(), [round(g, 3) for g in x.grad.tolist()]
     (10.0, [3.0, 4.0])
     """
-    moved = _with_gradients(params)
+    moved = with_gradients(params)
     total = get_total_norm([grad for _, grad in moved], norm_type)
     _scale(moved, (max_norm / (total + eps)).minimum(1.0))
     return total
@@ -48,7 +48,7 @@ def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm:
     >>> clip_grads_with_norm_([x], 5.0, Tensor(10.0)); [round(g, 3) for g in x.grad.tolist()]
     [3.0, 4.0]
     """
-    _scale(_with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
+    _scale(with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
 
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
@@ -78,12 +78,8 @@ def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
     >>> x.grad.tolist()
     [6.0, -7.0]
     """
-    for param, grad in _with_gradients(params):
+    for param, grad in with_gradients(params):
         param.grad = grad.clamp(-clip_value, clip_value)
-
-
-def _with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [(param, param.grad) for param in params if param.grad is not None]
 
 
 def _norm(x: Tensor, kind: float) -> Tensor:
@@ -163,7 +159,7 @@ class GradScaler:
         """
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
-        for param, grad in _with_gradients(optimizer.params):
+        for param, grad in with_gradients(optimizer.params):
             kind = compute_dtype(grad.dtype)
             param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
         self._unscaled.add(id(optimizer))
@@ -228,7 +224,7 @@ class GradScaler:
     def _moved(self, optimizer: Stepper) -> list[Tensor]:
         """What changes by a step whose gradients are those of the loss."""
         finite: Tensor = self.found == self.found  # true
-        for _, grad in _with_gradients(optimizer.params):
+        for _, grad in with_gradients(optimizer.params):
             finite = finite & grad.isfinite().all().to(finite.device)
         for one in optimizers_of(optimizer):
             one.applies = finite

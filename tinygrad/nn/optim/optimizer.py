@@ -20,6 +20,7 @@ from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
+from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
@@ -82,8 +83,8 @@ class Stepper(ABC):
         >>> w.grad is None
         True
         """
-        for param in self.params:
-            param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
+        for param, grad in with_gradients(self.params):
+            param.grad = None if set_to_none else grad.zeros_like()
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -366,6 +367,7 @@ class Optimizer(Stepper):
         """
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
+        with_gradients(self.params)
         moved = [i for i, param in enumerate(self.params) if param.grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
@@ -599,6 +601,17 @@ def step_again(
     for each in optimizers:
         for param in () if each.keeps_gradients else each.params:
             _ = param.grad is not None and param.grad.uop  # parts let go of the whole
+
+
+def with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Those that have a gradient, and that. Replays must find none where a captured step did."""
+    found = []
+    for param in params:
+        if param.grad is None:
+            without_gradient(param)
+        else:
+            found.append((param, param.grad))
+    return found
 
 
 def checked_tensors(who: str, params: Any) -> list[Tensor]:
