@@ -1224,3 +1224,13 @@ def test_a_copy_of_state_or_of_an_argument_is_copied_by_each_replay(copy):
         x[1] = -1.0
     for found, right in zip(kept, wanted, strict=True):
         np.testing.assert_array_equal(found.numpy(), right)
+
+
+def test_an_argument_may_be_a_view_of_which_there_is_a_copy():
+    """Read alone it is computed alone, which isn't where it lies."""
+    step = TinyJit(lambda x: x + 1)
+    rows = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
+    for _ in range(4):
+        part = rows[::2]
+        part.realize().numpy()
+        assert step(part).tolist() == [[2, 3, 4]]

@@ -519,3 +519,21 @@ def test_a_write_to_some_rows_leaves_the_rest(change):
         given[:some] = change(given[:some])
         left[:number] = change(Tensor(left[:number])).numpy()
         assert given.tolist() == left.tolist()
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda rows, n: rows[n - 1],
+        lambda rows, n: rows[n - 1 : n],
+        lambda rows, n: rows[n - 1 : n].reshape(24),
+        lambda rows, n: rows[:, n - 1 : n],
+    ],
+)
+def test_jit_gives_the_part_of_what_it_computed_at_a_variable_place(choose):
+    """Its shape is the same for all values, but not where it begins."""
+    step = TinyJit(lambda x, n: choose((x * 2).realize(), n))
+    place = Variable("place", 1, 24)
+    for number in (1, 1, 1, 7, 2, 24):
+        found = step(Tensor(A).realize(), place.bind(number))
+        assert found.tolist() == choose(Tensor(A * 2), number).tolist()
