@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2035,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3920,
+    "schedule": 3925,
     "loops": 5920,
     "codegen": 5840,
     "backends/*": 2990,
-    "engine": 5875,
+    "engine": 5925,
     "tensor/*": 7630,
 }
-CORE_BUDGET = 36_500  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_550  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -218,6 +218,8 @@ class Call:
             before_overwriting(written)
         if given.bound and captured.sized:
             self._check_sizes(given.bound)
+        for happens in captured.happens:
+            happens()
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()
@@ -354,7 +356,7 @@ class Draft(NamedTuple):
     number: int
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
-    shape: list[Any] | None  # if it has symbolic sizes: these unbound
+    shape: list[Any] | None  # if its sizes, or where it begins, are symbolic: unbound
     first: int  # the first of the outputs that are views of each other
     is_among: bool  # whether its family must be told: others lie there, or it repeats elements
     wants: bool | None
@@ -380,7 +382,8 @@ def _draft(out: Output, made: Mapping[Source, int], first: int, has_others: bool
             views.pop()
         views.append((view.op, sizes, view.arg))
     shape = [n if isinstance(n, int) else without_values(n) for n in out.view.shape]
-    is_symbolic = any(isinstance(n, UOp) for n in shape)
+    varying = [size for _, sizes, _ in views for size, free in sizes if size is not free]
+    is_symbolic = bool(varying) or any(isinstance(n, UOp) for n in shape)
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None

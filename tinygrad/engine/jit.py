@@ -33,7 +33,7 @@ from tinygrad.engine.realize import (
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.storage import Buffer, buffer_of, noting
+from tinygrad.engine.storage import Buffer, buffer_of, noting, realized_buffer
 from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp
 
@@ -264,10 +264,12 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
 
 
 def _settled(tensor: Holder) -> Holder:
-    """The tensor, computed, in a whole buffer in its own order."""
+    """The tensor, computed, in a whole buffer in its own order. It may be a view of another, of
+    which there is a computed copy, too: then that copy."""
     realize(tensor.uop)
     node = tensor.uop
-    if in_memory(node) and buffer_of_all(node) is not None:
+    found = buffer_of_all(node) if in_memory(node) else None
+    if found is not None and buffer_of(found) is realized_buffer(tensor._lies_at.base):
         return tensor
     return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
 

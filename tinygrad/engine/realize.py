@@ -117,7 +117,10 @@ class Recorder(Protocol):
         """Random numbers are about to be drawn."""
 
     def begins_gradient(self, holder: Holder) -> None:
-        """A tensor without a gradient gets one."""
+        """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
+
+    def each_time(self, happens: Callable[[], None]) -> None:
+        """Something is done by the host, which it has to do in each replay, too."""
 
     def unwatched(self) -> contextlib.AbstractContextManager[None]:
         """A context for internal computation, which is not the step's own code."""
@@ -138,6 +141,22 @@ class _Computing(threading.local):
 computing = _Computing()
 """For each thread: its recorder, the listeners to what was computed, and whether it didn't ask for
 that itself."""
+
+
+def without_gradient(holder: Holder) -> None:
+    """Says that code which depends on it found no gradient there."""
+    if computing.recorder is not None:
+        computing.recorder.begins_gradient(holder)
+
+
+def each_time(happens: Callable[[], None]) -> None:
+    """Calls `happens` now, and before each replay of the step that this is part of, if it is being
+    captured: what it raises ends the replay before anything is written."""
+    recorder = computing.recorder
+    with contextlib.nullcontext() if recorder is None else recorder.unwatched():
+        happens()
+    if recorder is not None:
+        recorder.each_time(happens)
 
 
 @contextlib.contextmanager

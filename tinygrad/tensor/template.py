@@ -427,6 +427,10 @@ class _OnStandIns:
 
     drawing = begins_gradient = before = after = refuse
 
+    def each_time(self, happens: Any) -> None:
+        """It can't be remembered."""
+        raise JitError(self.name)
+
     def unwatched(self) -> AbstractContextManager[None]:
         """Nothing is watched here."""
         return nullcontext()

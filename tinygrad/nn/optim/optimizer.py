@@ -22,11 +22,14 @@ from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
+from tinygrad.engine.realize import without_gradient
+from tinygrad.engine.storage import buffer_of
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
 from tinygrad.tensor.arguments import check_types, number_of
 from tinygrad.tensor.template import Several, expression, looks_of
+from tinygrad.uop.op import Ops
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -82,8 +85,8 @@ class Stepper(ABC):
         >>> w.grad is None
         True
         """
-        for param in self.params:
-            param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
+        for param, grad in with_gradients(self.params):
+            param.grad = None if set_to_none else grad.zeros_like()
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -372,6 +375,7 @@ class Optimizer(Stepper):
         """
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
+        with_gradients(self.params)
         moved = [i for i, param in enumerate(self.params) if param.grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
@@ -405,6 +409,11 @@ class Optimizer(Stepper):
                 f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "
                 f"gradient {grad.shape} on {grad.device}; legal is the parameter's"
             )
+        if grad.uop.base.op is Ops.BUFFER:
+            try:
+                buffer_of(grad.uop.base)
+            except ArgumentError as error:  # before anything is written
+                raise ArgumentError(f"{self._name}.step: parameter {i}: {error}") from error
 
     def _shared(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A parameter and its gradient as a step sees them: of several devices each its part."""
@@ -553,6 +562,14 @@ class OptimizerGroup(Stepper):
         """What can be set of each optimizer, by name."""
         return [options for each in self.optimizers for options in each.param_groups]
 
+    def _refuse_rate(self, rate: Any) -> None:
+        raise ArgumentError(
+            f"OptimizerGroup: lr = {rate!r}, but each of its optimizers has a rate of its own; "
+            'legal is to set param_groups[i]["lr"] of each'
+        )
+
+    lr = property(fset=_refuse_rate)
+
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
 
@@ -562,8 +579,9 @@ class OptimizerGroup(Stepper):
             each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
 
     def schedule_step(self) -> list[Tensor]:
-        """A step of each; returns all tensors that change."""
-        return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+        """A step of each that has a gradient; returns all tensors that change."""
+        moved = [one for one in self._alone if any(p.grad is not None for p in one.params)]
+        return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 
 
 def step_again(
@@ -592,6 +610,17 @@ def step_again(
     for each in optimizers:
         for param in () if each.keeps_gradients else each.params:
             _ = param.grad is not None and param.grad.uop  # parts let go of the whole
+
+
+def with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Those that have a gradient, and that. Replays must find none where a captured step did."""
+    found = []
+    for param in params:
+        if param.grad is None:
+            without_gradient(param)
+        else:
+            found.append((param, param.grad))
+    return found
 
 
 def checked_tensors(who: str, params: Any) -> list[Tensor]:
