@@ -181,6 +181,16 @@ def end_of_views(node: UOp) -> UOp:
     return next(below for below in steps if is_window(node, below))
 
 
+def tape_end(node: UOp, bottom: UOp) -> UOp:
+    """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
+    for step in steps_between(node, bottom):
+        if step.op is Ops.DETACH and len(step.src) > 1:
+            bottom = step
+        elif step.op is not Ops.RESHAPE:
+            break
+    return bottom
+
+
 def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
     """`value` everywhere, as a node."""
     node = UOp.const(dtype, value, device)
@@ -335,6 +345,8 @@ class Core(Holder):
             return
         is_known = promise.is_computed and not self._taped
         self._uop = promise.shown if is_known else promise.node
+        if is_known and promise.wants is False and promise.stored.wants:
+            self._uop = self._uop.detach()  # gradients follow what it is a view of
         self._source = None
         if promise.wants is None:
             asked(promise, self)
@@ -416,6 +428,8 @@ class Core(Holder):
             if other.requires_grad is not wants:
                 wants = True if True in (wants, other.requires_grad) else None
         made = object.__new__(type(self))
+        if wants and not recording.on and node.op in VIEWS:
+            node = node.detach()  # gradients don't follow what is written to it
         made._set(node, wants if recording.on else False)
         made._taped = made.requires_grad is True or (wants is None and made._equals_known)
         if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
