@@ -109,10 +109,8 @@ def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) ->
     view of the same storage. Gradients go through `node` all the same."""
     strides = strides_of(node, bottom)
     assert strides is not None, "a view, not a copy"
-    first = [
-        UOp.const(dtypes.index, dict(zip(axes, starts, strict=True)).get(axis, 0))
-        for axis in range(node.ndim)
-    ]
+    corner = dict(zip(axes, starts, strict=True))
+    first = tuple(UOp.const(dtypes.index, corner.get(axis, 0)) for axis in range(node.ndim))
     begin = simplify_index(view_offset(node, bottom, first)[0])
     rest = [axis for axis in range(node.ndim) if axis not in axes]
     sizes = (*(node.shape[axis] for axis in rest), count)
