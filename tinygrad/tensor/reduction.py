@@ -134,9 +134,9 @@ class Reduction(Functions):
     # ---- spread ----------------------------------------------------------------------------------
 
     def var(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> Self:
-        """The mean of squared distances to the mean; over n - `correction`, of which None is 1.
+        """The mean of squared distances to the mean; over n - `correction`, which is 1 if not said.
 
         >>> Tensor([1.0, 3.0]).var().item()
         2.0
@@ -144,27 +144,26 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> tuple[Self, Self]:
         """The variance and the mean. A bool in the place of the axes is the correction, of all
-        elements: `var(False)` is over n.
+        elements: `var(False)` is over n. ArgumentError for a correction beside it.
 
         >>> [t.item() for t in Tensor([1.0, 2.0, 3.0]).var_mean()]
         [1.0, 2.0]
         """
-        if isinstance(axis, bool):
-            axis, correction = None, axis
+        axis, correction = spread_over(axis, correction)
         kind = least_upper_float(self.dtype)
         x = self.cast(compute_dtype(kind))
         mean = x.mean(axis, keepdim=True)
         squares = (x - mean).square().sum(axis, keepdim)
-        freedom = self._count(axis) - (1 if correction is None else correction)
+        freedom = self._count(axis) - correction
         spread = squares.div(max(0, freedom) if isinstance(freedom, (int, float)) else freedom)
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
     def std(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> Self:
         """The square root of the variance.
 
@@ -179,7 +178,7 @@ class Reduction(Functions):
         return silent.where(0, silent.where(1, self).sqrt())
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean.
 
@@ -287,3 +286,15 @@ class Reduction(Functions):
         top = top.isinf().where(0, top)
         out = (self - top).exp().sum(axis, keepdim=True).log() + top
         return out if keepdim else out._without(self._axes(axis, "logsumexp"))
+
+
+def spread_over(axis: Axis | bool, correction: float | bool | None) -> tuple[Axis, float | bool]:
+    """The axes and the correction of a variance; see `var_mean`."""
+    if not isinstance(axis, bool):
+        return axis, 1 if correction is None else correction
+    if correction is not None:
+        raise ArgumentError(
+            f"var: {axis} in the place of the axes, which is the correction, and {correction=}; "
+            "legal is one of the two"
+        )
+    return None, axis
