@@ -69,6 +69,8 @@ __all__ = [
 
 _WHEN_NAMED = {
     "nn": ("tinygrad.nn", None),
+    "linalg": ("tinygrad.linalg", None),
+    "fft": ("tinygrad.fft", None),
     "fetch": ("tinygrad.data.download", "fetch"),
     "function": ("tinygrad.nn.function", "function"),
     "explain": ("tinygrad.engine.explain", "explain"),

@@ -688,6 +688,7 @@ DETACHED = {
     "detached": lambda x: x.detach(),
     "a part of it": lambda x: x.detach()[1:4],
     "detached part": lambda x: x[1:].detach()[:3],
+    "diagonal of detached": lambda x: x.detach().reshape(2, 3).T.diagonal(),
     "under no_grad": _no_grad_view,
 }
 

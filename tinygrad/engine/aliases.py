@@ -111,7 +111,8 @@ def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) ->
     assert strides is not None, "a view, not a copy"
     corner = dict(zip(axes, starts, strict=True))
     first = tuple(UOp.const(dtypes.index, corner.get(axis, 0)) for axis in range(node.ndim))
-    begin = simplify_index(view_offset(node, bottom, first)[0])
+    plain = bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
+    begin = simplify_index(view_offset(plain, bottom, first)[0])
     rest = [axis for axis in range(node.ndim) if axis not in axes]
     sizes = (*(node.shape[axis] for axis in rest), count)
     apart = (*(strides[axis] for axis in rest), sum(strides[axis] for axis in axes))
