@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 rules = later("tinygrad.simplify.rules")
 services.shown, services.render = shown, rendered
-services.simplify = lambda node: rules.simplify(node)
+services.simplify = lambda node: rules.simplest(node)
 keep_interrupts()
 services.size = lambda node: rules.size(node)
 services.realized = realized_buffer
