@@ -306,6 +306,8 @@ class Core(Holder):
             return
         is_known, taped = promise.is_computed and not self._taped, self._taped
         node = promise.shown if is_known else promise.node
+        if is_known and promise.wants is False and promise.stored.wants:
+            node = node.detach()  # gradients follow what it is a view of
         if promise.wants is None:
             asked(promise, self)
         root = root_of(node)
@@ -393,6 +395,8 @@ class Core(Holder):
             if other.requires_grad is not wants:
                 wants = True if True in (wants, other.requires_grad) else None
         made = object.__new__(type(self))
+        if wants and not recording.on and node.op in VIEWS:
+            node = node.detach()  # gradients don't follow what is written to it
         made._set(node, wants if recording.on else False)
         made._taped = made.requires_grad is True or (wants is None and equals_known(node))
         if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:

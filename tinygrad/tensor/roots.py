@@ -86,3 +86,13 @@ def is_detached(node: UOp) -> bool:
     """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
     top = beneath(node, GroupOp.Movement)
     return top.op is Ops.DETACH and len(top.src) == 1
+
+
+def tape_end(node: UOp, bottom: UOp) -> UOp:
+    """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
+    for step in steps_between(node, bottom):
+        if step.op is Ops.DETACH and len(step.src) > 1:
+            bottom = step
+        elif step.op is not Ops.RESHAPE:
+            break
+    return bottom

@@ -27,9 +27,9 @@ from tinygrad.engine.aliases import (
     bottom_of,
     on_bottom,
     repeats,
-    spread,
     steps_between,
     writable_part,
+    written,
 )
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
@@ -53,7 +53,7 @@ from tinygrad.tensor.core import Core, check_number
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
-from tinygrad.tensor.roots import copied_part, is_detached, root_of
+from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -108,16 +108,6 @@ def _is_silent(view: Core) -> bool:
     """Whether a write to it is none that gradients know of: they go on as if nothing was written,
     while values are the new ones. So are those to what was made from nothing, a start."""
     return not recording.on or is_detached(view._value)
-
-
-def _followed(node: UOp, bottom: UOp) -> UOp:
-    """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
-    for step in steps_between(node, bottom):
-        if step.op is Ops.DETACH and len(step.src) > 1:
-            bottom = step
-        elif step.op is not Ops.RESHAPE:
-            break
-    return bottom
 
 
 def _has_leaf(family: list[Any]) -> bool:
@@ -491,13 +481,11 @@ class Writing(Autograd):
                 "in place: this needs a gradient and was made from nothing, so that writing would "
                 "cut it off from its gradient; legal are a copy of it, or with Tensor.no_grad()"
             )
-        bottom = _followed(self._value, self._bottom)
+        bottom = tape_end(self._value, self._bottom)
         self._check_single(view, members)
         new = value._held
         if view._value.reshape(bottom.shape) is not bottom:
-            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view._value.shape)
-            here = spread(view._value, bottom, ones)
-            new = here.where(spread(view._value, bottom, new), bottom)
+            new = written(view._value, bottom, new)
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
@@ -505,7 +493,7 @@ class Writing(Autograd):
         facts: list[tuple[Any, str, Any]] = []
         for member in members:
             node = member._value
-            facts.append((member, "_uop", on_bottom(node, _followed(node, member._bottom), new)))
+            facts.append((member, "_uop", on_bottom(node, tape_end(node, member._bottom), new)))
             if not is_detached(node):
                 facts += [(member, "requires_grad", True), (member, "_taped", True)]
         self._set_all(facts, root_of(new))
@@ -531,7 +519,7 @@ class Writing(Autograd):
             )
         # of a silent write: who has a way for gradients, and which, to be given it back below
         taped = [m for m in members if silent and m._taped and m.requires_grad]
-        tape = [(m, m._value, _followed(m._value, m._bottom)) for m in taped]
+        tape = [(m, m._value, tape_end(m._value, m._bottom)) for m in taped]
         if not all(is_concrete(bottom) for _, _, bottom in tape):
             raise ArgumentError(
                 f"in place: not recorded, to a result of shape {self.shape} that gradients follow; "
