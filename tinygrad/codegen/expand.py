@@ -88,7 +88,7 @@ class Expansion:
             else:
                 assert isinstance(item, Fill)
                 self.fill(item)
-                if self.lanes.share(item.stage):
+                if self.lanes.block.shares(item.stage):
                     filled.add(item.stage)
         if filled:
             self.lanes.barrier(filled)
@@ -100,7 +100,7 @@ class Expansion:
         if not isinstance(item, Fill) or accumulates(item.stage):
             return bool(filled)
         if not filled:
-            return self.lanes.share(item.stage)
+            return self.lanes.block.shares(item.stage)
         return any(node in filled for node in item.stage.src[0].toposort())
 
     # ---- loops -----------------------------------------------------------------------------------
