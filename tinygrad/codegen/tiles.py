@@ -169,7 +169,7 @@ class Tiles:
         """Vectors over the VECTOR loop (or scalars), one for each turn of the TILE loops."""
         loop = next((r for r in tiles if role_of(r) == "VECTOR"), None)
         others = tuple(r for r in tiles if r is not loop)
-        parts = [self.owner.evaluate(node, each) for each in _copies(copies, others)]
+        parts = [self.owner.evaluate(node, each) for each in in_turns(copies, others)]
         if loop is None:
             return self.program.vector(parts)
         assert tiles[0] is loop, "what is put together has its vector outermost"
@@ -216,7 +216,7 @@ class Tiles:
         found = self._loaded(read, copies, (along, *inner))
         if found is not None:
             return found
-        parts = [self._loaded(read, each, (along,)) for each in _copies(copies, inner)]
+        parts = [self._loaded(read, each, (along,)) for each in in_turns(copies, inner)]
         return None if None in parts else self._interleaved([p for p in parts if p is not None])
 
 
@@ -232,9 +232,9 @@ def _turns(tiles: Iterable[UOp]) -> Iterator[tuple[int, ...]]:
     return product(*(range(size_of(r)) for r in tiles))
 
 
-def _copies(copies: Copies, tiles: Loops) -> list[Copies]:
-    """These copies in each turn of the loops."""
-    return [{**copies, **dict(zip(tiles, turn, strict=True))} for turn in _turns(tiles)]
+def in_turns(copies: Copies, loops: Sequence[UOp]) -> list[Copies]:
+    """These copies in each turn of the loops, those of the last one fastest."""
+    return [{**copies, **dict(zip(loops, turn, strict=True))} for turn in _turns(loops)]
 
 
 def _is_on(mask: UOp) -> bool:
