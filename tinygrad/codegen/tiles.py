@@ -30,7 +30,7 @@ from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import MERGED
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops, evaluate
+from tinygrad.uop.op import GroupOp, Ops
 
 Loops = tuple[UOp, ...]
 
@@ -152,16 +152,13 @@ class Tiles:
         factors = [terms.get(r, 0) for r in tiles]
         steps = [sum(map(mul, factors, turn)) for turn in _turns(tiles)]
         fixed = {t: k for t, k in terms.items() if t not in tiles}
-        start = integers.total(fixed, constant, copies)
-        if isinstance(start, int):
-            each = [evaluate(node.op, dtypes.bool, start + step, 0) for step in steps]
-            return program.vector([UOp.const(dtypes.bool, one) for one in each])
-        kind = integers.kind_of(difference, copies)
-        value = program.vector([UOp.const(kind, step) for step in steps])
-        begin = integers.as_kind(start, kind)
-        value = program.add(Ops.ADD, value.dtype, program.joined(value, begin))
-        zero = program.widen(UOp.const(kind, 0), len(steps))
-        return program.add(node.op, dtypes.bool.vec(len(steps)), (value, zero))
+        start, kind = integers.total(fixed, constant, copies), integers.kind_of(difference, copies)
+        begin = start if isinstance(start, int) else 0
+        value = program.vector([UOp.const(kind, begin + step) for step in steps])
+        if not isinstance(start, int):
+            both = program.joined(value, integers.as_kind(start, kind))
+            value = program.add(Ops.ADD, value.dtype, both)
+        return program.signs(node.op, value)
 
     # ---- lane beside lane ------------------------------------------------------------------------
 
