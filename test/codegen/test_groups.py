@@ -276,15 +276,19 @@ def operands(dtype, *shapes):
         (dtypes.float16, dtypes.float32),
         (dtypes.int8, dtypes.int32),
         (dtypes.uint8, dtypes.int32),
+        (dtypes.float32, dtypes.float32),
     ],
 )
 def test_a_unit_of_a_warp_computes_products(size, at, bt, dtype, total):
     m, n, k = size
     (a, b), bits = operands(dtype, (m, k), (k, n))
     bits = [np.ascontiguousarray(x.T) if t else x for x, t in zip(bits, (at, bt), strict=True)]
+    target = UNITS
+    if dtype is dtypes.float32:  # whose shorter mantissa somebody has to ask for
+        target = dataclasses.replace(UNITS, native=UNITS.native | {"tf32"})
     expected = a.astype(np.float64) @ b.astype(np.float64)
     kind = K.NUMPY[total]
-    recipe = check(wmma(size, dtype, total, at, bt), bits, expected, 0.0, UNITS, dtype=kind)
+    recipe = check(wmma(size, dtype, total, at, bt), bits, expected, 0.0, target, dtype=kind)
     assert any(step[0] == "distribute" for step in recipe)
 
 
@@ -350,6 +354,18 @@ STAGED = dataclasses.replace(
     local_memory=227 << 10,
     native=FETCHES.native | {"matrix_load", "wgmma"},
 )
+
+
+def test_a_shorter_mantissa_has_to_be_asked_for(monkeypatch):
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
+    (a, b), bits = operands(dtypes.float32, (40, 34), (34, 48))
+    kernel = wmma((40, 48, 34), dtypes.float32, dtypes.float32)
+    asked = dataclasses.replace(STAGED, native=STAGED.native | {"wgmma_tf32"})
+    for target in (STAGED, asked):
+        recipe = check(kernel, bits, a.astype(float) @ b, 0.0, target)
+        assert (("distribute", "wgmma.tf32.64") in {(s[0], s[-1]) for s in recipe}) == (
+            target is asked
+        )
 
 
 @pytest.mark.parametrize("turned", [False, True])

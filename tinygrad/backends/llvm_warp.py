@@ -13,6 +13,7 @@ WARP_UNITS = {
     "mma.f16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "<2 x half>"),
     "mma.s8": ("llvm.nvvm.mma.m16n8k32.row.col.s8", "i32"),
     "mma.u8": ("llvm.nvvm.mma.m16n8k32.row.col.u8", "i32"),
+    "mma.tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
 }
 # AMD's operands and results are vectors: intrinsic, type of both operands, further arguments
 ZEROS = ("i32 0", "i32 0", "i32 0")
@@ -166,6 +167,7 @@ FLOATS = ", 1, 1, {}, {}"
 STAGED_UNITS = {
     "wgmma.bf16": ("k16.f32.bf16.bf16", FLOATS),
     "wgmma.f16": ("k16.f32.f16.f16", FLOATS),
+    "wgmma.tf32": ("k8.f32.tf32.tf32", ", 1, 1"),
     "wgmma.s8": ("k32.s32.s8.s8", ""),
     "wgmma.u8": ("k32.s32.u8.u8", ""),
 }
