@@ -31,19 +31,19 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 3920,
     "loops": 5920,
     "codegen": 5840,
-    "backends/*": 2985,
-    "engine": 5765,
-    "tensor/*": 7510,
+    "backends/*": 2990,
+    "engine": 5875,
+    "tensor/*": 7630,
 }
-CORE_BUDGET = 36_270  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_500  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
-    "backends/cpu": 1730,
+    "backends/cpu": 1740,
     "backends/interpreter": 780,
-    "backends/cuda": 585,
+    "backends/cuda": 590,
     "tensor/complex": 415,
     "tensor/long_tail": 3295,
 }

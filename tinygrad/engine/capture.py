@@ -518,7 +518,9 @@ def _all_standing() -> list[_Standing]:
     for reference in holders.references():
         count = _references(reference)
         holder = reference()
-        if holder is not None and (buffer := realized_buffer(holder.uop)) is not None:
+        if holder is None or holder._is_broken:
+            continue
+        if (buffer := realized_buffer(holder.uop)) is not None:
             found.append(_Standing(reference, weakref.ref(buffer), count, _origin_of(holder)))
     return found
 

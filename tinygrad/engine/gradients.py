@@ -110,6 +110,8 @@ class Gradients:
 
     def leave(self, found: Sequence[Any]) -> None:
         """After a replay, of which these are all results."""
+        if not self._made and not self._left:
+            return
         made = found[len(found) - len(self._made) :]
         for reference, grad in (*zip(self._made, made, strict=True), *self._left):
             if (holder := reference()) is not None:

@@ -79,13 +79,8 @@ class TinyJit(Generic[P, R]):
         if not callable(fxn):
             raise JitError(f"TinyJit: {fxn!r} of type {type(fxn).__name__}; legal are functions")
         self.function = fxn
-        self.cnt = 0
-        self._calls: dict[Any, Call] = {}
-        self._latest: Call | None = None
-        self._returned: dict[Any, Any] = {}  # key → the shape of what the first call returned
-        self._outlines: dict[Any, list[Outline]] = {}  # key and signature → what it computed
-        self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         self._bound: dict[int, TinyJit[..., R]] = {}
+        self.reset()
         functools.update_wrapper(self, fxn)
 
     def reset(self) -> None:
@@ -98,11 +93,11 @@ class TinyJit(Generic[P, R]):
         True
         """
         self.cnt = 0
-        self._calls.clear()
-        self._latest = None
-        self._returned.clear()
-        self._outlines.clear()
-        self._left.clear()
+        self._calls: dict[Any, Call] = {}
+        self._latest: Call | None = None
+        self._returned: dict[Any, Any] = {}  # key → the shape of what the first call returned
+        self._outlines: dict[Any, list[Outline]] = {}  # key and signature → what it computed
+        self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         for bound in list(self._bound.values()):
             bound.reset()
 

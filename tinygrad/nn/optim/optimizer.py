@@ -14,6 +14,8 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
@@ -24,7 +26,7 @@ from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
 from tinygrad.tensor.arguments import check_types, number_of
-from tinygrad.tensor.template import expression, looks_of
+from tinygrad.tensor.template import Several, expression, looks_of
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -146,6 +148,10 @@ class Optimizer(Stepper):
     (True, 2)
     """
 
+    __slots__ = ("_looked_at",)
+    _looked_at: tuple[Sequence[Any], Sequence[Hashable], list[Tensor]]
+    """What the last step found here, how that looks, and the tensors among it."""
+
     applies: Tensor | None = None
     """A bool: whether a step counts. None is yes; loss scaling says no after an overflow."""
 
@@ -169,6 +175,7 @@ class Optimizer(Stepper):
         return super().__new__(cls)
 
     def __init__(self, params: Parameters, lr: Any, maximize: bool = False) -> None:
+        self._looked_at = (), (), []
         params = checked_tensors(self._name, params)
         given, lr = lr, number_of(lr.reshape(())) if isinstance(lr, Tensor) else lr
         self._check(lr=lr)
@@ -320,31 +327,32 @@ class Optimizer(Stepper):
         """This one."""
         return [self]
 
-    def _holds(self) -> tuple[tuple[Hashable, ...], list[Tensor]] | None:
+    def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
-        if not type(self).__module__.startswith(__package__ or ""):
-            return None
-        plain: list[Hashable] = [type(self), *surroundings_now()]
-        tensors: list[Tensor] = []
-        values: list[Any] = []
+        held: list[Any] = []
         for name, value in vars(self).items():
-            if type(value) is dict:
-                plain.append(tuple(value))
-                value = list(value.values())
-            several = value if type(value) is list else (value,)
-            plain += (name, len(several))
-            values += several
-        looks = looks_of(values, _as_it_is, tensors)
-        if looks is None:
-            return None
-        plain += looks
-        for param in self.params:
-            plain.append(param.grad is None)
-            if isinstance(param.grad, Tensor):
-                tensors.append(param.grad)
-            elif param.grad is not None:
+            held.append(name)
+            if type(value) is list:
+                held += value
+            elif type(value) is dict:
+                held += (*value, *value.values())
+            else:
+                held.append(value)
+        before, looks, tensors = self._looked_at
+        if len(held) != len(before) or not all(map(is_, held, before)):
+            tensors = []
+            found = looks_of(held, _as_it_is, tensors)
+            if found is None or not type(self).__module__.startswith(__package__ or ""):
                 return None
-        return tuple(plain), tensors
+            looks = found
+            if Several not in map(type, looks):  # in which others may be later
+                self._looked_at = held, looks, tensors
+        grads = [param.grad for param in self.params]
+        given = [grad for grad in grads if grad is not None]
+        if not all([isinstance(grad, Tensor) for grad in given]):
+            return None
+        wants = [bool(tensor.requires_grad) for tensor in tensors]
+        return (type(self), *looks, *wants, *map(is_, grads, repeat(None))), [*tensors, *given]
 
     @Tensor.no_grad()
     def schedule_step(self) -> list[Tensor]:
@@ -577,7 +585,8 @@ def step_again(
 
     if Tensor.training and None not in held:
         given = [*tensors, *[tensor for _, several in held for tensor in several]]
-        again((plain, *[numbers for numbers, _ in held]), given, step, writes=True)
+        name = (plain, surroundings_now(), *[looks for looks, _ in held])
+        again(name, given, step, writes=True)
     else:
         step()
     for each in optimizers:
@@ -600,7 +609,7 @@ def _moves(tensor: Tensor) -> bool:
 
 def _as_it_is(tensor: Any, tensors: list[Any]) -> Hashable:
     tensors.append(tensor)
-    return bool(tensor.requires_grad)
+    return Tensor
 
 
 def norm(x: Tensor) -> Tensor:
