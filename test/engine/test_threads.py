@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupted_at
 from together import together
 
 from tinygrad import Context, Tensor, TinyJit, nn
@@ -573,27 +574,6 @@ INTERRUPTED = """
 def test_interrupts_anywhere_leave_a_working_interpreter():
     """While building, planning, compiling and running."""
     assert run(INTERRUPTED, CACHELEVEL="0") == "interrupted"
-
-
-def interrupted_at(number: int, work: Callable[[], None]) -> bool:
-    """Whether a KeyboardInterrupt came at that one of the places in `work` where Python hears
-    signals: where functions begin, and where calls of C end."""
-    left = number
-
-    def listens(frame: object, event: str, argument: object) -> None:
-        nonlocal left
-        left -= event in ("call", "c_return")
-        if left < 0 and argument is not sys.setprofile:
-            raise KeyboardInterrupt
-
-    try:
-        sys.setprofile(listens)
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
 
 
 @pytest.mark.parametrize("kind", ["together", "alone"])

@@ -4,11 +4,16 @@ They are made from Python, which works alike on every system, and enter native c
 there on the runner wakes them and puts them to sleep (`runner.py`). There is one pool a process,
 made when a segment first has work to share. One caller at a time has its help; a second one works
 alone. A forked child has no helpers of its own, forgets the parent's, and makes new ones.
+
+Ctrl-C, which may come at any call of Python's, can keep a caller from giving the pool back. So a
+caller is known by a lock that it holds while it computes: what it did not give back is its own when
+it comes again, and nobody's once that lock is free.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import threading
@@ -18,6 +23,8 @@ from tinygrad.backends.cpu.pages import PAGE, Pages
 from tinygrad.backends.cpu.runner import Runner, wait_functions
 from tinygrad.backends.cpu.runner_program import PAUSES, SEAT, SEATS, WORDS
 from tinygrad.base.locks import ForkSafeLock
+
+IN_NO_USE = contextlib.nullcontext()
 
 
 class Pool:
@@ -30,39 +37,46 @@ class Pool:
         self._helpers: list[threading.Thread] = []
         self._scratch: list[Pages] = []
         self._words: Pages | None = None
+        self._user: ForkSafeLock | None = None
         _pools.add(self)
 
-    def borrow(self, scratch: int) -> int:
-        """The pool's address for `run_list`, with `scratch` bytes lent to each helper; 0 if
-        somebody else uses it, or if there is no one to help."""
-        if self.threads < 2 or not self._lock.now.acquire(blocking=False):
-            return 0
-        try:
-            words = self._words or self._start()
-            if scratch:
-                self._grow_scratch(words, scratch)
-            return words.address
-        except BaseException:
-            self._lock.now.release()
-            raise
+    def borrow(self, user: ForkSafeLock, scratch: int) -> int:
+        """The pool's address for `run_list`, with `scratch` bytes lent to each helper; 0 if another
+        user has it, or if there is no one to help. The caller holds the lock that it names."""
+        with self._lock.now:
+            if self.threads < 2 or self._user not in (None, user):
+                return 0
+            self._user = user
+        words = self._words or self._start()
+        if scratch:
+            self._grow_scratch(words, scratch)
+        return words.address
 
-    def give_back(self) -> None:
-        """End of a use that `borrow` began; not after it returned 0."""
-        self._lock.now.release()
+    def give_back(self, user: ForkSafeLock) -> None:
+        """End of a use that `borrow` began; nothing if it did not."""
+        if self._user is user:
+            self._user = None
 
     def stop(self) -> None:
         """End the helpers; the next `borrow` makes new ones."""
-        with self._lock.now:
-            if self._words is None:
-                return
-            for thread, helper in enumerate(self._helpers, 1):
-                self.runner.dismiss(self._words.address, thread)
+        while True:
+            user = self._user
+            with user.now if user else IN_NO_USE, self._lock.now:
+                if self._user in (None, user):
+                    return self._dismiss()
+
+    def _dismiss(self) -> None:
+        words, helpers = self._words, self._helpers
+        self.forget()
+        for thread, helper in enumerate(helpers, 1):
+            assert words is not None, "helpers have words to sleep on"
+            self.runner.dismiss(words.address, thread)
+            if helper.ident is not None:
                 helper.join()
-            self.forget()
 
     def forget(self) -> None:
-        """Drop helpers that no longer exist."""
-        self._words, self._helpers, self._scratch = None, [], []
+        """Drop helpers that no longer exist, and whoever used them."""
+        self._words, self._helpers, self._scratch, self._user = None, [], [], None
 
     def _start(self) -> Pages:
         words = Pages(_seat(self.threads))
@@ -71,18 +85,21 @@ class Pool:
         for name, value in (("spins", spins), ("wait_call", wait), ("wake_call", wake)):
             _write(words.address, f"pool.{name}", value)
         self._words = words
-        for thread in range(1, self.threads):
-            helper = threading.Thread(
-                target=_help,
-                args=(self.runner, words, thread),
-                name=f"tinygrad helper {thread}",
-                daemon=True,
-            )
-            try:
+        try:
+            for thread in range(1, self.threads):
+                helper = threading.Thread(
+                    target=_help,
+                    args=(self.runner, words, thread),
+                    name=f"tinygrad helper {thread}",
+                    daemon=True,
+                )
+                self._helpers.append(helper)
                 helper.start()
-            except RuntimeError:  # no more threads, or the interpreter is ending: do with fewer
-                break
-            self._helpers.append(helper)
+        except RuntimeError:  # no more threads, or the interpreter is ending: do with fewer
+            pass
+        except BaseException:
+            self._dismiss()
+            raise
         return words
 
     def _grow_scratch(self, words: Pages, nbytes: int) -> None:

@@ -111,17 +111,17 @@ class CPUSegment:
         queue = self.queue
         with queue.lock.now:
             scratch = queue.scratch_address(self.scratch) if self.scratch else 0
-            pool = queue.pool.borrow(self.scratch) if self.shares else 0
             readers.append(None)
             try:
+                pool = queue.pool.borrow(queue.lock, self.scratch) if self.shares else 0
                 self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
                 if timed or self.is_long:
                     return self._run_watched(timed)
                 queue.run_list(self._list_at)
             finally:
                 readers.pop()
-                if pool:
-                    queue.pool.give_back()
+                if self.shares:
+                    queue.pool.give_back(queue.lock)
                 if cut:
                     check(buffers)
         return []

@@ -1,0 +1,27 @@
+"""Ctrl-C at a place that a test names, where chance would find it once in thousands of runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+def interrupted_at(number: int, work: Callable[[], None]) -> bool:
+    """Whether a KeyboardInterrupt came at that one of the places in `work` where Python hears
+    signals: where functions begin, and where calls of C end."""
+    left = number
+
+    def listens(frame: object, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0 and argument is not sys.setprofile:
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(listens)
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
