@@ -629,6 +629,41 @@ def test_phases_of_a_gradient_end_with_their_taps(size, taps, pad):
     assert last.index("i0") < last.index("i2g") < last.index("i3g")
 
 
+def test_what_lanes_share_of_a_mask_is_not_shuffled():
+    """Of taps that read every second pixel, whether their plane and row exist."""
+    *_, fold = _image_gradient((4, 16, 16, 5, 9), (2, 16, 5, 5, 5), stride=2, padding=3)
+    program = lower(schedule(fold.ast, kernels.WIDE)[0], kernels.WIDE).phases[0].program
+    assert not [n for n in program if n.op is Ops.SHUFFLE and n.src[0].op is Ops.AND]
+
+
+def _text_of(result):
+    """The instructions of the only kernel that makes it."""
+    (step,) = plan(structure_of([result.uop]).sink).steps
+    return lower(schedule(step.ast, kernels.WIDE)[0], kernels.WIDE).instructions
+
+
+def test_phases_are_copies_enough():
+    """Four channels of each of four phases were too much text: scalars took 65 times as long."""
+    image, filters = Tensor.empty(2, 20, 8, 64), Tensor.empty(20, 1, 7, 7)
+    assert _text_of(image.conv_transpose2d(filters, stride=2, dilation=2, groups=20)) < 5000
+
+
+def test_windows_along_a_row_that_is_most_of_a_vector_are_no_lanes():
+    """Each element was brought into the lane of its row: scalars took 7 times as long."""
+    image, filters = Tensor.empty(2, 20, 64, 32), Tensor.empty(20, 1, 4, 4)
+    assert _text_of(image.conv2d(filters, stride=3, dilation=2, padding=3, groups=20)) < 1000
+
+
+def test_two_sums_whose_taps_are_copies_have_no_loops_for_their_borders():
+    """A max-pool's gradient counts what it compares with: odd images took 1.5 times as long."""
+    x = Tensor.empty(8, 16, 57, 57)
+    made = x.max_pool2d(3, 2, padding=1)
+    steps = plan(
+        structure_of([made.gradient(x, gradient=Tensor.empty(*made.shape))[0].uop]).sink
+    ).steps
+    assert not any(dict(fact(schedule(step.ast, kernels.WIDE)[0], "start")) for step in steps)
+
+
 def test_running_sums_of_a_row_as_long_as_a_vector_have_two_turns():
     """A loop in order of one turn carries nothing on, and scalars took five times as long."""
     rows = Tensor.empty(64, 16).cumsum(1)

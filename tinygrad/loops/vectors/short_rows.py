@@ -17,10 +17,11 @@ from tinygrad.loops.layout import (
     name_of,
     own_ranges,
     reads_of,
+    role_of,
     size_of,
     step,
 )
-from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.plan import SHORT_VECTORS, Nest, Plan
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
@@ -99,6 +100,18 @@ def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
     return True
 
 
+def is_one_vector(plan: Plan, nest: Nest) -> bool:
+    """Whether a row is shorter than a vector, but longer than half of one, and few vectors cover
+    each of its reads: it is one with the last lanes masked."""
+    last = nest.loops[-1]
+    size = size_of(last)
+    lanes = 1 << size.bit_length()
+    if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
+        return False
+    reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
+    return all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads)
+
+
 def lane_spots(read: UOp, loop: UOp) -> set[int]:
     """The offsets from its first element at which an INDEX reads in the turns of a loop; none if
     they depend on other loops."""
@@ -142,6 +155,8 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     if reduced_by_vectors(plan.inner_stages, rows):
         return False
+    if sums and all(last in n.ranges for n in sums) and is_one_vector(plan, nest):
+        return False  # no row is reduced
     plan.give("UNROLL", sorted(map(name_of, short)))
     plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
     return True
