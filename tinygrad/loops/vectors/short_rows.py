@@ -11,6 +11,7 @@ from math import gcd
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
     flat_offset,
     is_index,
     is_plain_loop,
@@ -109,7 +110,8 @@ def is_one_vector(plan: Plan, nest: Nest) -> bool:
     if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
         return False
     reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
-    return all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads)
+    spots = [lane_spots(r, last) for r in reads if r.src[0].op is Ops.PARAM]
+    return len(spots) == len(reads) and all(covered(s, lanes, LONGEST_STEP) for s in spots)
 
 
 def lane_spots(read: UOp, loop: UOp) -> set[int]:
@@ -125,13 +127,13 @@ def lane_spots(read: UOp, loop: UOp) -> set[int]:
     return found
 
 
-def covered(spots: set[int], lanes: int) -> bool:
+def covered(spots: set[int], lanes: int, most: int = MOST_VECTORS) -> bool:
     """Whether there are elements, and few vectors cover them."""
     vectors, end = 0, min(spots, default=0)
     for spot in sorted(spots):
         if spot >= end:
             vectors, end = vectors + 1, spot + lanes
-    return 0 < vectors <= MOST_VECTORS
+    return 0 < vectors <= most
 
 
 def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
