@@ -41,8 +41,9 @@ def border_outside(plan: Plan, nest: Nest) -> bool:
         if size_of(plan.loops[own[-1]]) <= MOST_TAPS:
             plan.do("role", own[-1], "UNROLL")
     free = [n for n in counted(nest) if n not in around]
-    count = COPIES // turns(r for r in nest.loops if role_of(r) == "UNROLL")  # phases are copies
-    if free and count > 1:
+    phases = turns(r for r in nest.loops if role_of(r) == "UNROLL")
+    count = min(COPIES, plan.target.registers // 2 // phases)  # half of the registers hold sums
+    if free and count > 1 and not (phases > 1 and size_of(nest.loops[-1]) < plan.lanes):
         copies = plan.split(free[-1], count, free[-1] + "u", "LOOP", "UNROLL")
         plan.innermost(nest.name, (copies, name_of(nest.loops[-1])))
     return True

@@ -240,10 +240,11 @@ def _lanes(plan: Plan, found: Stencil) -> int:
         lanes //= 2
     if lanes == plan.lanes and plan.target.fma_ports == 1:  # halves take half of the time
         lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
-    is_alone = found.is_summed and not found.phases  # a product by other loops has full vectors
-    is_full = is_alone or round_up(size, lanes) <= EMPTY * size
-    is_worth = is_full or turns(plan.loops[tap] for tap in found.taps) >= MANY_TAPS
-    return lanes if lanes > 1 and is_worth else 0
+    is_full = round_up(size, lanes) <= EMPTY * size
+    if found.is_summed:  # beside phases it could be a product, whose vectors are full
+        is_full = not found.phases or (is_full and 2 * lanes >= plan.lanes)
+    has_many = not found.is_summed and turns(plan.loops[n] for n in found.taps) >= MANY_TAPS
+    return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
 def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
