@@ -6,8 +6,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterator
-from itertools import repeat
-from operator import is_, is_not
+from operator import is_not
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -47,13 +46,22 @@ class Alive(Generic[T]):
         """Adds an object that was never added."""
         self._references[Reference(item, self._forget)] = None
 
+    def __contains__(self, item: T) -> bool:
+        return any(True for _ in self._own(item))
+
     def add_once(self, item: T) -> None:
         """Adds an object unless it is there."""
-        if not any(map(is_, self.living(), repeat(item))):
+        if item not in self:
             self.add(item)
 
     def discard(self, item: T) -> None:
         """Removes an object that was added."""
-        for reference in self.references():
-            if reference() is item:
-                self._forget(reference, None)
+        for reference in self._own(item):
+            self._forget(reference, None)
+
+    def _own(self, item: T) -> Iterator[Reference[T]]:
+        """The reference to an object that was added: an object has few, of however many there are
+        here."""
+        for reference in weakref.getweakrefs(item):
+            if type(reference) is Reference and reference in self._references:
+                yield reference
