@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5935,
     "codegen": 5805,
     "backends/*": 2975,
-    "engine": 5955,
+    "engine": 5960,
     "tensor/*": 7675,
 }
 CORE_BUDGET = 36_620  # all of the above: the floors that make a Tensor run, with every renderer

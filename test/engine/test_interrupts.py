@@ -412,24 +412,30 @@ def test_a_fault_is_told_whenever_ctrl_c_comes(plain):
     while interrupted_at(number, look):
         look()
         assert x.tolist() == [1, 2, 3]
-        y, number = x[at] + 1, number + 7
+        y, number = x[at] + 1, 2 * number + 1
     assert number > 50
 
 
 def test_what_a_kernel_was_interrupted_in_the_middle_of_is_an_error_until_it_is_written(plain):
-    x = Tensor(np.zeros(4, np.float32), device="PYTHON").realize()
-    x.add_(1).realize()
-    x.add_(1)
-    number = 0
-    seen = set()
-    while interrupted_at(number, x.realize) and len(seen) < 2:
+    def begin() -> Tensor:
+        return Tensor(np.zeros(4, np.float32), device="PYTHON").realize().add_(1)
+
+    begin().realize()
+    least, most, seen = 0, 1, set()
+    while interrupted_at(most, begin().realize):
+        least, most = most, 2 * most
+    while least + 1 < most:  # where the last place is, behind the kernel
+        middle = (least + most) // 2
+        is_before = interrupted_at(middle, begin().realize)
+        least, most = (middle, most) if is_before else (least, middle)
+    for number in range(max(0, least - 250), least, 7):
+        x = begin()
+        interrupted_at(number, x.realize)
         try:
             seen.add(x.tolist()[0])
         except RuntimeCheckError as error:
             assert "KeyboardInterrupt came while this was overwritten" in str(error)
             seen.add("told")
-        x.assign(Tensor(np.ones(4, np.float32), device="PYTHON")).realize()
-        assert x.tolist() == [1] * 4
-        x.add_(1)
-        number += 3
-    assert seen == {2, "told"}
+        x.assign(Tensor(np.full(4, 7, np.float32), device="PYTHON")).realize()
+        assert x.tolist() == [7] * 4
+    assert seen == {1, "told"}

@@ -123,7 +123,7 @@ class Stretch:
         """Runs the kernels on a table from `handles`, or one like it."""
         try:
             if self._is_one_call:
-                self.segment.run(handles, values, over=over)
+                self.segment.run(handles, values, False, over)
                 return
             over.append(OPEN)
             self.segment.run(handles, values)
