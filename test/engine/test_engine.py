@@ -783,9 +783,9 @@ def native_calls(monkeypatch):
     calls: list[int] = []
     plain = CPUSegment.run
 
-    def run(segment, *rest):
+    def run(segment, *rest, **more):
         calls.append(len(segment.launches))
-        return plain(segment, *rest)
+        return plain(segment, *rest, **more)
 
     monkeypatch.setattr(CPUSegment, "run", run)
     return calls
