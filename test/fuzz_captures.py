@@ -1,9 +1,10 @@
 """Random small steps on state: captured by TinyJit, done plainly twice, and by NumPy. A step makes
 expressions and views, writes in place, and returns some of what it made, read or was given; then
 the program writes to what it holds and reads everything else. What is read must be the same all
-ways: values, and which writes are seen through which tensors. Half of the steps also draw random
-numbers, call captured functions, replace state, read numbers, or raise errors, which NumPy is not
-asked for. A capture may refuse, by a JitError, which ends its program.
+ways: values, and which writes are seen through which tensors. Half of the steps also have two of
+`FEATURES` (`capture_lines`), such as gradients, an optimizer, sizes that are variables, or several
+devices, which NumPy is not asked for; these are used between the calls, too, and some calls are
+plain ones. A capture may refuse, by a JitError, which ends its program.
 
     python test/fuzz_captures.py --minutes 5 --seed 1 [--together]
 """
@@ -13,31 +14,37 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
+from capture_lines import FEATURES, SIZED, VALUES, VIEWS, WRITES, Trouble, drawn
 from fuzz_loop import look_for_finds
 
-from tinygrad import Tensor, TinyJit
-from tinygrad.base.errors import ArgumentError, JitError
+from tinygrad import Tensor, TinyJit, Variable, nn
+from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 
 CALLS = 7
 SHAPES = ((4,), (6,), (2, 3), (3, 2), (4, 4), (2, 3, 2))
-REFUSED = (ArgumentError, ValueError)  # a write to elements that are one: ours, NumPy's
-
-
-class Trouble(Exception):
-    """What a step of the program raises."""
+REFUSED = (ArgumentError, DTypeError, ValueError)
+"""A write to elements that are one, or of fractions: ours, NumPy's."""
 
 
 class Ours:
-    """Tensors, and functions that steps call; `box` holds one that may be replaced."""
+    """Tensors, functions that steps call, and what they train; `box` holds a tensor that may be
+    replaced."""
 
     def __init__(self, jit) -> None:
         self.box = [self.of(np.arange(4, dtype="int32"))]
         self.trouble = False
+        self.weight, self.moved = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        self.mover = nn.optim.SGD([self.weight], lr=0.25)
+        self.far = Tensor([1.0], device="CPU:1").realize()
+        self.norm = nn.BatchNorm(1)
+        self.optimizer = nn.optim.SGD([self.moved], lr=0.5, momentum=0.5)
+        self.schedule = nn.optim.StepLR(self.optimizer, 2, 0.5)
         seen = self.of(np.zeros(4, "int32"))
 
         def counts(t):
@@ -45,6 +52,12 @@ class Ours:
             return t * 2 + seen.sum(), t
 
         self.inner = [jit(lambda t: t[::2]), jit(lambda t: (t + 1, t)[0]), jit(counts)]
+
+    def shown(self) -> list[tuple[str, Any]]:
+        """What it holds besides, by name."""
+        parts = {"weight": self.weight, "moved": self.moved, "far": self.far, "norm": self.norm}
+        state = nn.state.get_state_dict({**parts, "rate": self.optimizer.lr, "box": self.box})
+        return [*state.items(), ("gradient", self.weight.grad)]
 
     number = staticmethod(lambda t: int(t.sum().item()))
     rand = staticmethod(lambda shape: Tensor.randint(*shape, low=0, high=9, dtype="int32"))
@@ -62,7 +75,7 @@ class Ours:
 
     @staticmethod
     def assign(t, value):
-        t.assign(value)
+        t.assign(value.cast(t.dtype))
 
 
 class Numpy:
@@ -71,6 +84,7 @@ class Numpy:
     def __init__(self, _) -> None:
         self.box = [np.arange(4, dtype="int32")]
 
+    shown = staticmethod(lambda: [])
     of = staticmethod(lambda values: np.array(values))
     values = staticmethod(lambda t: np.array(t))
     realize = staticmethod(lambda t: t)
@@ -86,125 +100,6 @@ class Numpy:
     @staticmethod
     def assign(t, value):
         t[...] = value
-
-
-# ---- the lines of a step -------------------------------------------------------------------------
-# (way, a tensor, another one, a number) → a tensor; a write gives None
-
-
-def other(m, t, u):
-    """`u`, or a number of it, as something that has the shape of `t`."""
-    if u.shape == t.shape:
-        return u
-    return m.sum(u.reshape(-1), 0).reshape(*[1] * len(t.shape))
-
-
-def part(t, n):
-    """A part of the first axis, or another axis, by a slice."""
-    axis = n % len(t.shape)
-    size = t.shape[axis]
-    start, n = n // 3 % size, n // 7
-    end, n = min(size, start + 1 + n % size), n // 5
-    cut = (
-        slice(start, end),
-        slice(None, None, 2),
-        slice(None, None, -1),
-        slice(start, end, 2),
-        slice(None, None, -2),
-        slice(start, start + 1),
-        slice(1 if size > 1 else 0, None, 2),
-    )
-    return (*[slice(None)] * axis, cut[n % len(cut)])  # fmt: skip
-
-
-def reshaped(m, t, u, n):
-    count = int(np.prod(t.shape))
-    shapes = [(count,), (count, 1), (1, count), tuple(t.shape[::-1])]
-    shapes += [(k, count // k) for k in (2, 3, 4) if count % k == 0]
-    return t.reshape(shapes[n % len(shapes)])
-
-
-def expanded(m, t, u, n):
-    if 1 in t.shape:
-        return m.expand(t, tuple(3 if size == 1 else size for size in t.shape))
-    return m.expand(t.reshape(1, *t.shape), (2, *t.shape))
-
-
-def permuted(m, t, u, n):
-    axes = np.random.default_rng(n).permutation(len(t.shape))
-    return m.permute(t, tuple(map(int, axes)))
-
-
-def write_part(m, t, u, n):
-    if not t.shape or 0 in t.shape:
-        return
-    at = part(t, n)
-    shape = t[at].shape
-    t[at] = other(m, t[at], u) if 0 not in shape else 0
-
-
-def write_more(m, t, u, n):
-    t += other(m, t, u)
-
-
-VIEWS: tuple[Callable[..., Any], ...] = (
-    lambda m, t, u, n: t[part(t, n)] if t.shape else t,
-    lambda m, t, u, n: t[part(t, n)] if t.shape else t,
-    reshaped,
-    expanded,
-    permuted,
-    lambda m, t, u, n: t[n % t.shape[0]] if len(t.shape) > 1 else t[: 1 + n % t.shape[0]],
-    lambda m, t, u, n: m.detach(t),
-)
-VALUES: tuple[Callable[..., Any], ...] = (
-    lambda m, t, u, n: t + other(m, t, u),
-    lambda m, t, u, n: t * other(m, t, u),
-    lambda m, t, u, n: t * 3 - n % 5,
-    lambda m, t, u, n: -t,
-    lambda m, t, u, n: m.where(t > other(m, t, u), t, u if u.shape == t.shape else t * 0),
-    lambda m, t, u, n: m.pad(t, ((n % 2, 1),) + ((0, 0),) * (len(t.shape) - 1)),
-    lambda m, t, u, n: m.sum(t, n % len(t.shape)),
-    lambda m, t, u, n: m.copy(t),
-    lambda m, t, u, n: m.full(tuple(t.shape), n % 9),
-)
-WRITES: tuple[Callable[..., Any], ...] = (
-    lambda m, t, u, n: m.assign(t, m.copy(other(m, t, u)) + m.full(tuple(t.shape), 1)),
-    lambda m, t, u, n: m.assign(t, t * 2 + n % 7),
-    write_more,
-    write_part,
-    write_part,
-)
-
-
-def drawn(m, t, u, n):
-    return m.rand(tuple(t.shape))
-
-
-def replaced(m, t, u, n):
-    m.box[0] = m.box[0] + other(m, m.box[0], t)
-    return m.box[0]
-
-
-def troubled(m, t, u, n):
-    if m.trouble:
-        raise Trouble
-
-
-def nested(m, t, u, n):
-    result = m.inner[n % 3](t)
-    return result[n // 3 % 2] if isinstance(result, tuple) else result
-
-
-MORE: tuple[Callable[..., Any], ...] = (
-    drawn,
-    nested,
-    nested,
-    nested,
-    replaced,
-    lambda m, t, u, n: m.box[0] * 2,
-    lambda m, t, u, n: t + m.number(u) % 5,
-    troubled,
-)
 
 
 def usable(t) -> bool:
@@ -224,7 +119,10 @@ class Program:
         self.states = [self._numbers(shape_of()) for _ in range(draw.integers(1, 4))]
         self.shapes = [shape_of() for _ in range(draw.integers(1, 3))]
         self.inputs = [[self._numbers(s) for s in self.shapes] for _ in range(CALLS)]
-        self.more = draw.random() < 0.5  # of what NumPy hasn't
+        some = draw.permutation(list(FEATURES))[:2] if draw.random() < 0.5 else ()
+        self.more = [row for name in some for row in FEATURES[name]]  # what NumPy hasn't
+        self.plain = draw.random(CALLS) < (0.15 if self.more else 0)  # calls of the function itself
+        self.sizes = draw.integers(1, 3, size=CALLS)
         self.early = draw.random() < 0.3
         self.given_in = int(draw.integers(4))
         self.trouble = draw.random(CALLS) < 0.3
@@ -246,22 +144,23 @@ class Program:
 
     def _line(self):
         draw = self.draw
-        kinds = (VIEWS, VIEWS, VALUES, VALUES, WRITES, *([MORE] if self.more else []))
+        kinds = (VIEWS, VIEWS, VALUES, VALUES, WRITES, *[self.more] * (2 if self.more else 0))
         kind = kinds[draw.integers(len(kinds))]
         row = kind[draw.integers(len(kind))]
         return row, *map(int, draw.integers(1000, size=3)), draw.random() < 0.15
 
-    def run(self, way, jit=lambda step: step) -> list[Any]:
-        """What was read, in order."""
+    @Tensor.train()
+    def run(self, way, jit=lambda step: step, bound=False) -> list[Any]:
+        """What was read, in order; sizes are `bound` variables, or else numbers."""
         Tensor.manual_seed(5)
         self.refused, seen = False, []
         m = way(jit)
         states = [m.of(values) for values in self.states]
 
-        def step(*inputs, more=None, early=False):
+        def step(*inputs, more=None, early=False, size=None):
             if self.given_in == 1:
                 inputs = list(inputs[0].values())
-            return self._step(m, [*inputs, *(more or ()), *states], early)
+            return self._step(m, [*inputs, *(more or ()), *states], early, size)
 
         run = jit(step)
         kept: list[Any] = []
@@ -271,7 +170,7 @@ class Program:
             inputs = self._given(m, call, inputs, found)
             try:
                 m.trouble = bool(self.trouble[call])
-                found = leaves(self._called(run, inputs, call))
+                found = leaves(self._called(step if self.plain[call] else run, inputs, call, bound))
             except Trouble:
                 seen.append(("trouble", call))
                 found = inputs[:1]
@@ -279,29 +178,39 @@ class Program:
             visible = [*found, *others]
             for which, row, another, n in self.actions[call]:
                 t, u = visible[which % len(visible)], visible[another % len(visible)]
-                if self._tried(WRITES[row % len(WRITES)], m, t, u, n) is REFUSED:
-                    seen.append("refused")
+                rows = (*WRITES, *(row for row in self.more if row not in SIZED))
+                try:
+                    if self._tried(rows[row % len(rows)], m, t, u, n) is REFUSED:
+                        seen.append("refused")
+                except Trouble:
+                    seen.append(("trouble", call))
             for place in self.order[call]:
                 if place < len(visible):
                     seen.append((call, int(place), m.values(visible[place])))
+            if self.more:
+                seen += [(call, name, t if t is None else m.values(t)) for name, t in m.shown()]
             seen.append(("same", [[a is b for b in (*found, *others)] for a in found]))
             if self.keeps:
                 kept += found[:2]
         return [*seen, *[("kept", i, m.values(t)) for i, t in enumerate((*kept, *states))]]
 
-    def _called(self, run, inputs, call) -> Any:
-        options = {"early": bool(call % 2)} if self.early else {}
+    def _called(self, run, inputs, call, bound) -> Any:
+        options: dict[str, Any] = {"early": bool(call % 2)} if self.early else {}
+        if any(row in SIZED for row in self.more):
+            size = int(self.sizes[call])
+            options["size"] = Variable("size", 1, 2).bind(size) if bound else size
         if self.given_in == 1:
             return run(dict(enumerate(inputs)), **options)
         if self.given_in == 2:
             return run(inputs[0], more=tuple(inputs[1:]), **options)
         return run(*inputs, **options)
 
-    def _step(self, m, pool, early) -> Any:
+    def _step(self, m, pool, early, size) -> Any:
         for row, a, b, n, realizes in self.lines:
             if early and len(pool) > 3 + b % 4:
                 return pool[-1], pool[-2]
             t = pool[-1 - a % min(len(pool), 4)] if a % 2 else pool[a % len(pool)]
+            row = partial(row, size=size) if row in SIZED else row
             made = self._tried(row, m, t, pool[b % len(pool)], n)
             if made is not None and made is not REFUSED and usable(made):
                 pool.append(m.realize(made) if realizes else made)
@@ -360,9 +269,21 @@ def difference(mine: list[Any], theirs: list[Any]) -> str | None:
         if one[0] in ("same", "trouble", "r"):
             if one != two:
                 return f"at {place}: {one!r:.80}, not {two!r:.80}"
+        elif (one[-1] is None) != (two[-1] is None):
+            return f"at {place}, {one[:-1]}: {one[-1]}, not {two[-1]}"
+        elif two[-1] is not None and two[-1].dtype.kind == "f":
+            if np.abs(two[-1]).max(initial=0) > 1e4:
+                return None  # what rounds differently differs from here on
+            if not np.allclose(one[-1], two[-1], 1e-4, 1e-4, equal_nan=True):
+                return f"at {place}, {one[:-1]}: {one[-1].tolist()}, not {two[-1].tolist()}"
         elif not np.array_equal(one[-1], two[-1]):
             return f"at {place}, {one[:-1]}: {one[-1].tolist()}, not {two[-1].tolist()}"
     return None if len(mine) == len(theirs) else f"{len(mine)} reads, not {len(theirs)}"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a captured step says that it can't do as a plain one, or that it didn't."""
+    return isinstance(error, JitError) or "captured step" in str(error)
 
 
 def check(seed: int, refusals: Counter[str] | None = None) -> str | None:
@@ -372,11 +293,13 @@ def check(seed: int, refusals: Counter[str] | None = None) -> str | None:
     exact = plain if program.more else program.run(Numpy)
     if not (refused or program.refused) and (found := difference(shown(plain), shown(exact))):
         return f"plain and NumPy: {found}"
-    if found := difference(program.run(Ours), plain):
+    if found := difference(program.run(Ours, bound=True), plain):
         return f"plain, once more: {found}"
     try:
-        captured = program.run(Ours, TinyJit)
-    except JitError as error:
+        captured = program.run(Ours, TinyJit, bound=True)
+    except (JitError, ArgumentError) as error:
+        if not is_refusal(error):
+            raise
         if refusals is not None:
             refusals[str(error).split(":", 1)[-1][:60]] += 1
         return None
@@ -387,13 +310,15 @@ def check(seed: int, refusals: Counter[str] | None = None) -> str | None:
 
 def check_together(seeds: Sequence[int]) -> str | None:
     """The same for captured programs that run at the same time, each in a thread."""
-    programs = [p for p in map(Program, seeds) if all(line[0] is not drawn for line in p.lines)]
+    programs = [p for p in map(Program, seeds) if drawn not in p.more]
     plain = [program.run(Ours) for program in programs]
 
     def captured(program):
         try:
-            return program.run(Ours, TinyJit)
-        except JitError:
+            return program.run(Ours, TinyJit, bound=True)
+        except (JitError, ArgumentError) as error:
+            if not is_refusal(error):
+                raise
             return None
 
     with ThreadPoolExecutor(len(seeds)) as pool:

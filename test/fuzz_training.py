@@ -585,7 +585,7 @@ def difference(mine: list[Any], theirs: list[Any], partial: bool = False) -> str
             return f"{name}: {one!r:.60}, not {other} {two!r:.60}"
         if two is not None and np.abs(two).max(initial=0) > 99:
             return None  # it diverges, and all that rounds differently with it
-        if one is not None and not np.allclose(one, two, 1e-4, 1e-6, equal_nan=True):
+        if one is not None and not np.allclose(one, two, 1e-4, 1e-5, equal_nan=True):
             return f"{name}: {np.ravel(one)[:4]}, not {np.ravel(two)[:4]}"
     return None if partial or len(mine) == len(theirs) else f"{len(mine)} reads, {len(theirs)}"
 
