@@ -86,7 +86,7 @@ class Program:
             lambda t: t.unsqueeze(0),
             lambda t: t.diagonal(offset, *axes[:2]),
             lambda t: t.unfold(axes[0], 2, 2),
-            lambda t: t.split(2, dim=axes[0])[-1],
+            lambda t: t.narrow(axes[0], 1, 1),
         )
         kind = self.draw.choice(kinds)
         return lambda pool, array: pool.append(kind(pool[i]))
