@@ -501,6 +501,44 @@ def test_a_whole_and_its_part_are_not_stored_in_the_part_s_loops(device):
     np.testing.assert_allclose(whole.numpy(), A[:, :3].sum(0), rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part * 2 + 1,
+        lambda part: part * -3 + part,
+        lambda part: (part * 2 + 1).maximum(3),
+        lambda part: part * 0 + 5,
+    ],
+)
+def test_a_write_to_some_rows_leaves_the_rest(change):
+    """Kernels that any size shares go over all elements, which these don't."""
+    rows, left = (np.arange(30, dtype=np.int32).reshape(15, 2) for _ in range(2))
+    given, size = Tensor(rows).realize(), Variable("some", 1, 15)
+    for number in (1, 7, 2, 15):
+        some = size.bind(number)
+        given[:some] = change(given[:some])
+        left[:number] = change(Tensor(left[:number])).numpy()
+        assert given.tolist() == left.tolist()
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda rows, n: rows[n - 1],
+        lambda rows, n: rows[n - 1 : n],
+        lambda rows, n: rows[n - 1 : n].reshape(24),
+        lambda rows, n: rows[:, n - 1 : n],
+    ],
+)
+def test_jit_gives_the_part_of_what_it_computed_at_a_variable_place(choose):
+    """Its shape is the same for all values, but not where it begins."""
+    step = TinyJit(lambda x, n: choose((x * 2).realize(), n))
+    place = Variable("place", 1, 24)
+    for number in (1, 1, 1, 7, 2, 24):
+        found = step(Tensor(A).realize(), place.bind(number))
+        assert found.tolist() == choose(Tensor(A * 2), number).tolist()
+
+
 @pytest.mark.parametrize("device", ["CPU", "CLANG", "PYTHON"])
 def test_numbers_below_zero_divided_by_a_variable(device):
     """Where an element lies is (element - begin) // n here, which may be below 0."""

@@ -20,7 +20,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
 from tinygrad.loops.groups.unit_products import staged_shape
-from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.heuristic import schedule, schedule_small
 from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
@@ -83,6 +83,8 @@ SOME = {
     "strided weight gradient": kernels.weight_gradient(2, 3, 9, 13, 20, stride=2),
     "conv of small images": kernels.conv(12, 24, 5, 5, 16),
     "conv of blocks of images": kernels.conv(128, 12, 4, 4, 20),
+    "weight gradient of few": kernels.weight_gradient(2, 3, 9, 20, 3),
+    "strided weight gradient of few": kernels.weight_gradient(2, 3, 9, 31, 2, stride=2),
     "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
     "conv of channels last": kernels.conv(3, 8, 9, 9, 20, stride=2, size=4, last=True),
@@ -627,6 +629,49 @@ def test_phases_of_a_gradient_end_with_their_taps(size, taps, pad):
     assert not any(s[0] == "stream" for s in recipe)  # a line is written twice
     last = [s[2] for s in recipe if s[:2] == ("order", "store")][-1]
     assert last.index("i0") < last.index("i2g") < last.index("i3g")
+
+
+@pytest.mark.parametrize(("outputs", "along"), [(2, True), (4, True), (32, False)])
+def test_gradients_of_few_channels_weights_lie_along_the_pixels(outputs, along):
+    """Panels of windows, packed for a few rows, took 1.1 to 9 times as long."""
+    recipe = schedule(kernels.weight_gradient(8, 15, 28, 64, outputs), kernels.WIDE)[1]
+    assert (("split", "k2", 16, "k2v", "UNROLL", "VECTOR") in recipe) == along
+
+
+def test_what_lanes_share_of_a_mask_is_not_shuffled():
+    """Of taps that read every second pixel, whether their plane and row exist."""
+    *_, fold = _image_gradient((4, 16, 16, 5, 9), (2, 16, 5, 5, 5), stride=2, padding=3)
+    program = lower(schedule(fold.ast, kernels.WIDE)[0], kernels.WIDE).phases[0].program
+    assert not [n for n in program if n.op is Ops.SHUFFLE and n.src[0].op is Ops.AND]
+
+
+def _text_of(result, choose=schedule):
+    """The instructions of the only kernel that makes it."""
+    (step,) = plan(structure_of([result.uop]).sink).steps
+    return lower(choose(step.ast, kernels.WIDE)[0], kernels.WIDE).instructions
+
+
+def test_sums_side_by_side_beside_phases_are_fewer_where_they_are_too_much_text():
+    """Scalars took 65 times as long as four phases of two channels."""
+    image, filters = Tensor.empty(2, 20, 8, 64), Tensor.empty(20, 1, 7, 7)
+    made = image.conv_transpose2d(filters, stride=2, dilation=2, groups=20)
+    assert _text_of(made, schedule_small) < 8000
+
+
+def test_windows_along_a_row_that_is_most_of_a_vector_are_no_lanes():
+    """Each element was brought into the lane of its row: scalars took 7 times as long."""
+    image, filters = Tensor.empty(2, 20, 64, 32), Tensor.empty(20, 1, 4, 4)
+    assert _text_of(image.conv2d(filters, stride=3, dilation=2, padding=3, groups=20)) < 1000
+
+
+def test_two_sums_whose_taps_are_copies_have_no_loops_for_their_borders():
+    """A max-pool's gradient counts what it compares with: odd images took 1.5 times as long."""
+    x = Tensor.empty(8, 16, 57, 57)
+    made = x.max_pool2d(3, 2, padding=1)
+    steps = plan(
+        structure_of([made.gradient(x, gradient=Tensor.empty(*made.shape))[0].uop]).sink
+    ).steps
+    assert not any(dict(fact(schedule(step.ast, kernels.WIDE)[0], "start")) for step in steps)
 
 
 def test_running_sums_of_a_row_as_long_as_a_vector_have_two_turns():

@@ -8,6 +8,7 @@ from tensor.check import check, has_large_sizes
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor import Tensor
+from tinygrad.uop.op import Ops
 
 CONVS = [
     ((2, 3, 7, 8), (4, 3, 3, 2), {}),
@@ -92,6 +93,9 @@ POOLS = [
     {"kernel_size": 3, "stride": 2, "ceil_mode": True},
     {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
     {"kernel_size": 2, "stride": 1},
+    {"kernel_size": (5, 4), "stride": 1, "padding": (1, 2)},
+    {"kernel_size": 5, "stride": 2, "padding": 2, "ceil_mode": True},
+    {"kernel_size": (7, 5), "stride": (1, 2), "padding": 2},
 ]
 
 
@@ -112,6 +116,25 @@ def test_pool_dilated():
         lambda x: F.max_pool2d(x, 2, 1, dilation=2),
         (1, 2, 6, 6),
     )
+    check(
+        lambda x: x.max_pool2d((5, 4), 1, dilation=(1, 2), padding=(2, 1)),
+        lambda x: F.max_pool2d(x, (5, 4), 1, dilation=(1, 2), padding=(2, 1)),
+        (1, 2, 9, 8),
+    )
+
+
+def test_equal_elements_share_a_pools_gradient():
+    x = Tensor.ones(1, 1, 5, 5, requires_grad=True)
+    x.max_pool2d(5, 1, padding=2).sum().backward()
+    assert np.allclose(x.grad.sum().item(), 25) and x.grad.min().item() > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "passes"), [(2, 2, 1), (3, 1, 1), (5, 1, 2), (13, 1, 2)]
+)
+def test_windows_that_overlap_much_are_pooled_along_one_axis_after_the_other(size, stride, passes):
+    pooled = Tensor.empty(1, 1, 20, 20).max_pool2d(size, stride)
+    assert sum(n.op is Ops.REDUCE_AXIS for n in pooled._node.toposort()) == passes
 
 
 def test_max_pool_indices_and_back():

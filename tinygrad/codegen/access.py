@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from math import gcd
 from operator import attrgetter
 from typing import NamedTuple
@@ -322,11 +323,9 @@ class Access:
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether any of its masks is on."""
-        off = self.program.widen(UOp.const(dtypes.bool, False), mask.dtype.count)
         found: UOp | None = None
         for nth in range(max(map(len, groups))):
-            lanes = [g[nth] if nth < len(g) else mask.dtype.count for g in groups]
-            part = self.program.picked(mask, off, lanes)
+            part = self._moved(mask, [g[nth] if nth < len(g) else mask.dtype.count for g in groups])
             if found is None:
                 found = part
             elif part.op is found.op is Ops.VECTORIZE:
@@ -337,6 +336,22 @@ class Access:
                 found = self.program.add(Ops.OR, part.dtype, (found, part))
         assert found is not None, "a group has lanes"
         return found
+
+    def _moved(self, mask: UOp, lanes: list[int]) -> UOp:
+        """These lanes of a mask, off beyond its end. Of its conditions, those that all lanes share
+        stay as they are, as shuffles of masks are slow; and those that outer loops fix are combined
+        there."""
+        program, count = self.program, len(lanes)
+        off = program.widen(UOp.const(dtypes.bool, False), mask.dtype.count)
+        first, *others = sorted(_conditions(mask), key=_is_shared)
+        parts = [program.picked(first, off, lanes)]
+        for other in others:
+            shared = _is_shared(other)
+            parts.append(
+                program.widen(other.src[0], count) if shared else program.picked(other, off, lanes)
+            )
+        parts.sort(key=lambda part: program.home((part,)).depth)
+        return reduce(lambda a, b: program.add(Ops.AND, a.dtype, (a, b)), parts)
 
     def _gathered(self, address: Address, loop: UOp, mask: UOp | None) -> UOp:
         lanes = [UOp.const(address.memory.dtype, 0)] * size_of(loop)
@@ -553,6 +568,16 @@ def runs_on(mask: UOp | None) -> list[range]:
             last = range(runs.pop().start, last.stop)
         runs.append(last)
     return runs
+
+
+def _conditions(mask: UOp) -> list[UOp]:
+    """The masks of which this is the conjunction."""
+    return [c for s in mask.src for c in _conditions(s)] if mask.op is Ops.AND else [mask]
+
+
+def _is_shared(mask: UOp) -> bool:
+    """Whether all lanes of a mask are the same scalar."""
+    return mask.op is Ops.VECTORIZE and len(mask.src) == 1
 
 
 def is_one_lane(runs: list[range]) -> bool:

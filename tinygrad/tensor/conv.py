@@ -20,6 +20,9 @@ from tinygrad.uop.infer import least, settled
 
 Sizes = int | Sequence[int]
 
+PASS = 4
+"""Taps of a window that take as long as writing an element of a result and reading it."""
+
 
 @expressions
 class Conv(Indexing):
@@ -269,27 +272,33 @@ class Conv(Indexing):
         kernel_size: Sizes = (2, 2),
         stride: Sizes | None = None,
         dilation: Sizes = 1,
-        padding: Sizes = 0,
+        padding: Sizes | Sequence[tuple[int, int]] = 0,
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
         """The largest of each window; with `return_indices` also where it was, in the flat
-        spatial axes.
+        spatial axes. Equal elements share the gradient.
 
         >>> Tensor.arange(4).reshape(1, 1, 2, 2).max_pool2d().item()
         3
         """
         kernel = _kernel(kernel_size)
-        step = kernel if stride is None else stride
-        count = len(kernel)
+        count, step = len(kernel), kernel if stride is None else stride
         pads = self._pool_pads(kernel, step, dilation, padding, ceil_mode)
+        windows = _sliding(0, kernel, step, dilation, pads)
+        if not return_indices and _is_less_apart(windows):
+            x, axes = self, range(count)
+            for axis, *sizes, before, after in windows:
+                taps, every, gap = ([n if a == axis else 1 for a in axes] for n in sizes)
+                around = [(before, after) if a == axis else (0, 0) for a in axes]
+                x = x.max_pool2d(taps, every, gap, around)
+            return x
         around = [(0, 0)] * (self.ndim - count) + pads
         none = [(0, 0)] * count
         lowest = dtypes.min(self.dtype)
         x = self.pad(around, value=lowest)._windows(kernel, step, dilation, none)
-        axes = tuple(range(-count, 0))
         if not return_indices:
-            return x.max(axes)
+            return x.max(tuple(range(-count, 0)))
         spatial = self.shape[-count:]
         places = self._counting(prod(spatial), self.device).reshape(spatial).pad(pads)
         at = places._windows(kernel, step, dilation, none)  # (*positions, *taps)
@@ -340,6 +349,14 @@ def _sliding(
     )
     rows = zip(itertools.count(first), kernel, steps, gaps, pads, strict=False)
     return tuple((axis, taps, step, gap, *pair) for axis, taps, step, gap, pair in rows)
+
+
+def _is_less_apart(windows: Sequence[Window]) -> bool:
+    """Whether windows overlap so much that it is less work to reduce one axis after the other."""
+    passes, apart, taps, elements = len(windows) - 1, 0, 1, 1
+    for _, own, step, *_ in reversed(windows):
+        apart, taps, elements = apart + own * elements, taps * own, elements * step
+    return apart + PASS * passes < taps
 
 
 def _reach(places: Any, window: Window) -> Any:

@@ -23,12 +23,10 @@ from tinygrad.tensor.core import (
     check_axes,
     check_devices,
     check_number,
-    end_of_views,
-    is_detached,
-    tape_end,
 )
 from tinygrad.tensor.creation import checked_shape, node_of
 from tinygrad.tensor.formulas import steps_of
+from tinygrad.tensor.roots import end_of_views, is_detached, tape_end
 from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import least, most, settled

@@ -49,17 +49,11 @@ from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import (
-    Core,
-    check_number,
-    copied_part,
-    is_detached,
-    root_of,
-    tape_end,
-)
+from tinygrad.tensor.core import Core, check_number
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
+from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -357,7 +351,7 @@ class Writing(Autograd):
         else:
             self._source = Written(promise, place, self._source, self)
             del self._uop
-        Promised.holders.add(self)
+        Promised.holders.add_once(self)
         Promised.some = True
         note_change(self)
         return True
@@ -399,9 +393,9 @@ class Writing(Autograd):
             and not is_shared(place.base, self._family)
         )
 
-    def _write_down(self, written: Written) -> None:
+    def _write_down(self, value: Self) -> None:
         with recording.written_down(followed=False), noting():  # who promised it has noted it
-            self._overwrite(self, self.of(written.value, False))
+            self._overwrite(self, value)
 
     def _do_write(self) -> bool:
         if capturing() or open_inputs:
@@ -495,14 +489,14 @@ class Writing(Autograd):
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
+        self._family.recorded = True
+        facts: list[tuple[Any, str, Any]] = []
         for member in members:
             node = member._value
-            member._show(on_bottom(node, tape_end(node, member._bottom), new))
+            facts.append((member, "_uop", on_bottom(node, tape_end(node, member._bottom), new)))
             if not is_detached(node):
-                member.requires_grad = member._taped = True
-        self._family.recorded = True
-        self._family.root = root_of(new)
-        note_change(*members)
+                facts += [(member, "requires_grad", True), (member, "_taped", True)]
+        self._set_all(facts, root_of(new))
 
     def _overwrite(self, view: Self, value: Self) -> None:
         """`view`, this or a part of it, holds `value` from now on, and its family sees it.
@@ -533,20 +527,34 @@ class Writing(Autograd):
             )
         for member in members:
             member._taped = False
-        if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            # an expression that nobody else sees is no place to write to: the value takes its place
-            new = value._value if silent else value._held
-            new = new.contiguous() if tape else _laid_out(new)
-            self.hold(new.detach() if silent and not tape else new)
-            self._family.root = root_of(self._uop)
-            self._reads_with(value)
-        else:
-            self._check_single(view, members)
-            view._write_to_storage(value, silent)
-        for member, past, bottom in tape:  # the new value, and gradients as if it were the old one
+        try:
+            if view is self and len(members) == 1 and self._bottom.op not in STORED:
+                # an expression that nobody else sees is no place to write to: the value takes it
+                new = value._value if silent else value._held
+                new = new.contiguous() if tape else _laid_out(new)
+                new = new.detach() if silent and not tape else new
+                self._family.root = root_of(new)
+                join(bottom_of(new), self._family)
+                value._reads_with()
+                self.hold(new)
+            else:
+                self._check_single(view, members)
+                view._write_to_storage(value, silent)
+            self._keep_taped(tape)
+        except BaseException:
+            self._keep_taped(tape)
+            raise
+
+    def _keep_taped(self, tape: list[tuple[Self, UOp, UOp]]) -> None:
+        """Gives members the value that is there now, and gradients as if nothing was written: those
+        of what they were, by its bottom."""
+        facts: list[tuple[Any, str, Any]] = []
+        for member, past, bottom in tape:
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
             now = member._bottom.reshape(bottom.shape).detach(history)
-            member.hold(on_bottom(past, bottom, now), taped=True)
+            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", True)]
+        if tape:
+            self._set_all(facts, self._family.root)
 
     def _write_to_storage(self, value: Self, silent: bool) -> None:
         """The next version of all storage that this is a view of, with `value` here. The storage is

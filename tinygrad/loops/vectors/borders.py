@@ -31,7 +31,7 @@ def border_outside(plan: Plan, nest: Nest) -> bool:
     owns = [names(own_ranges(n)) for n in plan.sums]
     if not cut or any(own[-1] in cut for own in owns):
         return False
-    if turns(plan.loops[n] for own in owns for n in own) <= UNROLL_WHOLE:
+    if all(turns(plan.loops[n] for n in own) <= UNROLL_WHOLE for own in owns):
         return False  # all taps are copies
     longest = max((size_of(plan.loops[n]) for n in around), default=0)
     if any(size_of(plan.loops[n]) > longest for n in cut):
@@ -41,8 +41,9 @@ def border_outside(plan: Plan, nest: Nest) -> bool:
         if size_of(plan.loops[own[-1]]) <= MOST_TAPS:
             plan.do("role", own[-1], "UNROLL")
     free = [n for n in counted(nest) if n not in around]
-    has_phases = any(role_of(r) == "UNROLL" for r in nest.loops)
-    if free and not (has_phases and size_of(nest.loops[-1]) < plan.lanes):
-        copies = plan.split(free[-1], COPIES, free[-1] + "u", "LOOP", "UNROLL")
+    phases = turns(r for r in nest.loops if role_of(r) == "UNROLL")
+    count = min(COPIES, plan.target.registers // 2 // phases)  # half of the registers hold sums
+    if free and count > 1 and not (phases > 1 and size_of(nest.loops[-1]) < plan.lanes):
+        copies = plan.split(free[-1], count, free[-1] + "u", "LOOP", "UNROLL")
         plan.innermost(nest.name, (copies, name_of(nest.loops[-1])))
     return True

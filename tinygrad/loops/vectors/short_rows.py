@@ -11,16 +11,18 @@ from math import gcd
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
     flat_offset,
     is_index,
     is_plain_loop,
     name_of,
     own_ranges,
     reads_of,
+    role_of,
     size_of,
     step,
 )
-from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.plan import SHORT_VECTORS, Nest, Plan
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
@@ -99,6 +101,19 @@ def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
     return True
 
 
+def is_one_vector(plan: Plan, nest: Nest) -> bool:
+    """Whether a row is shorter than a vector, but longer than half of one, and few vectors cover
+    each of its reads: it is one with the last lanes masked."""
+    last = nest.loops[-1]
+    size = size_of(last)
+    lanes = 1 << size.bit_length()
+    if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
+        return False
+    reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
+    spots = [lane_spots(r, last) for r in reads if r.src[0].op is Ops.PARAM]
+    return len(spots) == len(reads) and all(covered(s, lanes, LONGEST_STEP) for s in spots)
+
+
 def lane_spots(read: UOp, loop: UOp) -> set[int]:
     """The offsets from its first element at which an INDEX reads in the turns of a loop; none if
     they depend on other loops."""
@@ -112,13 +127,13 @@ def lane_spots(read: UOp, loop: UOp) -> set[int]:
     return found
 
 
-def covered(spots: set[int], lanes: int) -> bool:
+def covered(spots: set[int], lanes: int, most: int = MOST_VECTORS) -> bool:
     """Whether there are elements, and few vectors cover them."""
     vectors, end = 0, min(spots, default=0)
     for spot in sorted(spots):
         if spot >= end:
             vectors, end = vectors + 1, spot + lanes
-    return 0 < vectors <= MOST_VECTORS
+    return 0 < vectors <= most
 
 
 def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
@@ -142,6 +157,8 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
         return False
     if reduced_by_vectors(plan.inner_stages, rows):
         return False
+    if sums and all(last in n.ranges for n in sums) and is_one_vector(plan, nest):
+        return False  # no row is reduced
     plan.give("UNROLL", sorted(map(name_of, short)))
     plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
     return True

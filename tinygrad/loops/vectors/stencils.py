@@ -6,6 +6,7 @@ windows cover it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ class Stencil(NamedTuple):
     """The operand of a sum that moves with each position by a tap: `pairs` of the slowest axis
     first, rows and columns last. `is_summed`: the sum runs over the positions, and has a result for
     each tap, as the gradient of a depthwise convolution's weights does. `phases`: short loops of
-    the other operand alone, such as pixels between those of an image."""
+    the other operand alone, such as pixels between those of an image, or a few channels."""
 
     window: UOp
     pairs: tuple[Pair, ...]
@@ -128,8 +129,10 @@ def _sum_taps(plan: Plan, found: Stencil, lanes: int) -> bool:
 
 
 def _sum_pixels(plan: Plan, found: Stencil, lanes: int) -> bool:
-    """Results are taps: each of a tile of them has a vector of sums, of the same pixels."""
-    sums = plan.target.registers - SPARE
+    """Results are taps: each of a tile of them has a vector of sums, of the same pixels; for each
+    of a few channels of the other operand, as the panels of a product would be packed for these
+    alone."""
+    sums = (plan.target.registers - SPARE) // turns(plan.loops[n] for n in found.phases)
     (*_, across), (*_, tap_down, tap_across) = found.positions, found.taps
     columns = size_of(plan.loops[tap_across])
     if columns > sums:
@@ -137,9 +140,11 @@ def _sum_pixels(plan: Plan, found: Stencil, lanes: int) -> bool:
     images = [n for n in names(own_ranges(plan.sums[0])) if n not in found.positions]
     is_whole = turns(plan.loops[tap] for tap in found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
-    outer = [n for n in plan.names_in("store") if n not in found.taps]
+    outer = [n for n in plan.names_in("store") if n not in (*found.taps, *found.phases)]
     _keep(plan, found, kept, lanes)
     plan.do("order", "reduce", (*images, *found.positions))
+    plan.do("order", "store", (*outer, *found.phases, *found.taps))
+    plan.give("UNROLL", found.phases)
     if is_whole:
         plan.give("UNROLL", found.taps)
     else:
@@ -193,18 +198,21 @@ def _moving(
     if not all(map(is_plain_loop, (*loops, *own))):
         return None
     if is_summed:
-        taps = [r for r in loops if r not in its]
-        positions = own[-len(taps) :] if taps else ()
+        taps, positions = [r for r in loops if r not in its], own
+        moved = {n for pair, *_ in pairs_of(window, own, taps, -_longest(taps)) for n in pair}
+        taps = [
+            r for r in taps if name_of(r) in moved
+        ]  # others are channels, with sums of their own
+        positions = tuple(r for r in own if name_of(r) in moved)
     else:
         taps, positions = list(own), loops[-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
     if its.intersection(taps if is_summed else positions):
         return None
-    if turns(phases) > (1 if is_summed else MOST_PHASES):
+    if turns(phases) > MOST_PHASES:
         return None
-    most = max(size_of(tap) for tap in taps)
-    pairs = [found for found, *_ in pairs_of(window, positions, taps, -most)]
+    pairs = [found for found, *_ in pairs_of(window, positions, taps, -_longest(taps))]
     pairs.sort(key=lambda pair: names(positions).index(pair[0]))
     if [pair[0] for pair in pairs] != names(positions):
         return None
@@ -221,6 +229,10 @@ def _moving(
     return found if is_used and is_text else None
 
 
+def _longest(taps: Sequence[UOp]) -> int:
+    return max(map(size_of, taps), default=0)
+
+
 def _lanes(plan: Plan, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
     lanes, size = plan.lanes, size_of(plan.loops[found.positions[-1]])
@@ -228,9 +240,11 @@ def _lanes(plan: Plan, found: Stencil) -> int:
         lanes //= 2
     if lanes == plan.lanes and plan.target.fma_ports == 1:  # halves take half of the time
         lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
-    is_full = found.is_summed or round_up(size, lanes) <= EMPTY * size
-    is_worth = is_full or turns(plan.loops[tap] for tap in found.taps) >= MANY_TAPS
-    return lanes if lanes > 1 and is_worth else 0
+    is_full = round_up(size, lanes) <= EMPTY * size
+    if found.is_summed:  # beside phases it could be a product, whose vectors are full
+        is_full = not found.phases or (is_full and 2 * lanes >= plan.lanes)
+    has_many = not found.is_summed and turns(plan.loops[n] for n in found.taps) >= MANY_TAPS
+    return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
 def _rows_of_a_block(plan: Plan, found: Stencil) -> int:

@@ -25,14 +25,13 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
+from tinygrad.loops.plan import COPIES, Nest, Plan, names
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
 from tinygrad.loops.vectors.short_rows import (
-    covered,
-    lane_spots,
+    is_one_vector,
     lanes_pay,
     lay_side_by_side,
     merge_short_rows,
@@ -306,7 +305,10 @@ def _along(plan: Plan, nest: Nest, last: UOp) -> None:
     if reduced_by_vectors(plan.nodes, last):
         if size_of(last) <= LONGEST_STEP and role_of(last) == "LOOP":
             plan.give("UNROLL", [name_of(last)])
-    elif not _one_vector(plan, nest, last) and not _by_lanes(plan, nest, last):
+    elif is_one_vector(plan, nest):
+        lanes = 1 << size_of(last).bit_length()
+        plan.split(name_of(last), lanes, name_of(last) + "v", "LOOP", "VECTOR")
+    elif not _by_lanes(plan, nest, last):
         period, whole = _period(plan, nest, last), ceil(size_of(last) / plan.lanes)
         if role_of(last) == "LOOP" and 1 < min(period, whole) <= COPIES:
             block = plan.split(name_of(last), min(period, whole) * plan.lanes, name_of(last) + "i")
@@ -328,20 +330,6 @@ def _by_lanes(plan: Plan, nest: Nest, last: UOp) -> bool:
     alone = nest.is_top and not plan.sums and not plan.stages and role_of(last) == "LOOP"
     is_short = plan.lanes_within(size_of(last)) == 1 and not plan.is_short_vector(name_of(last))
     return alone and is_short and lay_side_by_side(plan, nest, [], None)
-
-
-def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
-    """Turns a row shorter than a vector, but longer than half of one, into a vector with the last
-    lanes masked, if few vectors cover each of its reads."""
-    size = size_of(last)
-    lanes = 1 << size.bit_length()
-    if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
-        return False
-    reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
-    if not all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads):
-        return False
-    plan.split(name_of(last), lanes, name_of(last) + "v", "LOOP", "VECTOR")
-    return True
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
