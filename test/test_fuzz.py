@@ -15,6 +15,7 @@ from fuzz_graphs import DEVICES, INTERPRETED, Program, check, expected, fuzz
 from fuzz_lines import derivative_program
 from fuzz_methods import TABLE, Call, Draw, drawn, wrong
 from fuzz_silent import verdict
+from fuzz_slopes import check as check_slopes
 from fuzz_steps import check as check_steps
 from silent_calls import CALLS
 from tensor_reference import evaluate
@@ -271,6 +272,17 @@ def test_training_programs_are_pytorchs(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_writes_that_overlap_what_they_read_are_numpys(seed):
     assert fuzz_copies.wrong(seed, ("CPU", "CPU:1", "PYTHON")) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_writes_that_gradients_follow_are_pytorchs(seed):
+    assert check_slopes(seed) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 100))
+def test_more_writes_that_gradients_follow_are_pytorchs(seed):
+    assert check_slopes(seed) is None
 
 
 @pytest.mark.slow
