@@ -33,6 +33,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from tinygrad import Context, Tensor, TinyJit, dtypes  # noqa: E402
+from tinygrad.base.settings import SETTINGS  # noqa: E402
 from tinygrad.engine.devices import Device  # noqa: E402
 
 ROUNDS = 7
@@ -152,7 +153,8 @@ def product(bench: Bench, n: int, dtype: str, tf32: bool = False) -> Case:
         b, u = bench.pair(n, n, dtype=dtype)
         return captured(lambda a, b: a @ b, a, b), lambda: t @ u
 
-    name = f"matmul {dtype} {n}{' (PyTorch: tf32)' * tf32}"
+    ours = bool(SETTINGS["ALLOW_TF32"]) and dtype == "float32"
+    name = f"matmul {dtype} {n}{' (tf32)' if ours else ' (PyTorch: tf32)' * tf32}"
     return Case(name, make, operations=2 * n**3, target=0.9)
 
 
@@ -165,9 +167,10 @@ def gemm(bench: Bench) -> Iterator[Case]:
 
 
 def f32(bench: Bench) -> Iterator[Case]:
-    """Products of float32, without and with PyTorch's tf32."""
+    """Products of float32, without and with PyTorch's tf32; with ours only with it."""
+    ways = (False, True) if bench.peer.startswith("cuda") else (False,)
     for n in (64,) if bench.small else (4096, 2048, 1024):
-        for tf32 in (False, True) if bench.peer.startswith("cuda") else (False,):
+        for tf32 in ways[-1:] if SETTINGS["ALLOW_TF32"] else ways:
             yield product(bench, n, "float32", tf32)
 
 

@@ -3,8 +3,11 @@
 `python test/fuzz_graphs.py --minutes 10 --seed 1` looks for more.
 """
 
+from collections import Counter
+
 import fuzz_captures
 import fuzz_copies
+import fuzz_training
 import numpy as np
 import pytest
 from devices import present
@@ -257,6 +260,12 @@ def test_plain_steps_give_what_graphs_give(seed):
 def test_captured_steps_show_writes_where_plain_ones_do(seed):
     with Context(SPEC=seed % 2):  # 0: as users run, who see it if a plan does less than its graph
         assert fuzz_captures.check(seed) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_training_programs_are_pytorchs(seed):
+    """`python test/fuzz_training.py --minutes 10` draws many more."""
+    assert fuzz_training.check(seed, Counter()) is None
 
 
 @pytest.mark.parametrize("seed", range(5))

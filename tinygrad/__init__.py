@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 rules = later("tinygrad.simplify.rules")
 services.shown, services.render = shown, rendered
-services.simplify = lambda node: rules.simplify(node)
+services.simplify = lambda node: rules.simplest(node)
 keep_interrupts()
 services.size = lambda node: rules.size(node)
 services.realized = realized_buffer
@@ -69,6 +69,8 @@ __all__ = [
 
 _WHEN_NAMED = {
     "nn": ("tinygrad.nn", None),
+    "linalg": ("tinygrad.linalg", None),
+    "fft": ("tinygrad.fft", None),
     "fetch": ("tinygrad.data.download", "fetch"),
     "function": ("tinygrad.nn.function", "function"),
     "explain": ("tinygrad.engine.explain", "explain"),

@@ -26,26 +26,26 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 820,
     "uop": 2035,
-    "simplify": 1055,
+    "simplify": 1075,
     "transforms": 430,
-    "schedule": 3920,
-    "loops": 5920,
-    "codegen": 5840,
-    "backends/*": 2985,
-    "engine": 5765,
-    "tensor/*": 7510,
+    "schedule": 3925,
+    "loops": 5935,
+    "codegen": 5805,
+    "backends/*": 2975,
+    "engine": 5955,
+    "tensor/*": 7675,
 }
-CORE_BUDGET = 36_270  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_620  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
-    "backends/cpu": 1730,
-    "backends/interpreter": 780,
-    "backends/cuda": 585,
+    "backends/cpu": 1740,
+    "backends/interpreter": 775,
+    "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3295,
+    "tensor/long_tail": 3380,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

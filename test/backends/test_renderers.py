@@ -742,18 +742,6 @@ def test_c_chooses_by_a_comparison_as_it_comes():
     assert "choose(val0<all(int4, 9), val0, all(int4, 9), int4, int4)" in text
 
 
-def test_c_has_words_for_a_number_that_is_legal_in_any_case():
-    """As the view of DEBUG=4 shows what the machine's code does by a branch."""
-    words, x = param(1, dtypes.int64), load(param(0, dtypes.int64), 0)
-    failed = x.alu(Ops.CMPLT, const(0, dtypes.int64))
-    guard = UOp(Ops.GUARD, dtypes.int64, (x, const(7, dtypes.int64), words, failed, x), 1)
-    text = CRenderer().render(
-        "f", program(x, failed, guard, store(param(0, dtypes.int64), 0, guard))
-    )
-    assert "if (alu0 && __sync_bool_compare_and_swap(data1, 0, 1)) {" in text
-    assert "*(data0+0) = (alu0?7ll:val0);" in text
-
-
 def test_opencl_names_its_kernel_and_its_memory():
     source = CRenderer(OPENCL).render("E_4", added_seven(False))
     assert source.startswith("__kernel void E_4(__global char* data0_whole, const long data0_at, ")

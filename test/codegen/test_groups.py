@@ -285,7 +285,7 @@ def test_a_unit_of_a_warp_computes_products(size, at, bt, dtype, total):
     bits = [np.ascontiguousarray(x.T) if t else x for x, t in zip(bits, (at, bt), strict=True)]
     target = UNITS
     if dtype is dtypes.float32:  # whose shorter mantissa somebody has to ask for
-        target = dataclasses.replace(UNITS, native=UNITS.native | {"tf32"})
+        target = dataclasses.replace(UNITS, native=UNITS.native | {"mma_tf32"})
     expected = a.astype(np.float64) @ b.astype(np.float64)
     kind = K.NUMPY[total]
     recipe = check(wmma(size, dtype, total, at, bt), bits, expected, 0.0, target, dtype=kind)

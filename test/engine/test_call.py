@@ -226,15 +226,12 @@ def test_two_views_of_one_result_are_made_again_together():
         return made, made.T
 
     step = settled(run, x)
-    places = set()
     for n in range(8):
         whole, turned = step((ramp(4, 3) + n).realize())
         assert turned.tolist() == ((ramp(4, 3) + n) * 2).T.tolist()
-        places.add(address(whole))
         if n % 2:
             turned.assign(turned * 0).realize()
             assert whole.tolist() == np.zeros((4, 3)).tolist()
-    assert len(places) < 8
 
 
 # ---- what only looks alike -----------------------------------------------------------------------

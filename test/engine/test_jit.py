@@ -683,6 +683,26 @@ def test_an_exception_inside_leaves_everything_as_plain_calls_do():
     assert total.item() == 6.0
 
 
+@pytest.mark.parametrize("call", range(3))
+def test_what_was_written_to_an_argument_before_an_exception_is_there(call):
+    """In the first call, in the one that is captured, and in none later: that is refused."""
+    fail = [False]
+
+    def step(x):
+        x.assign(x * 2 + 1)
+        if fail[0]:
+            raise ShapeError("of the user")
+        return x + 1
+
+    run = TinyJit(step)
+    for _ in range(call):
+        run(vec(1))
+    fail[0], x = True, vec(1)
+    with pytest.raises(JitError if call == 2 else ShapeError):
+        run(x)
+    assert x.item() == (1.0 if call == 2 else 3.0)
+
+
 def test_what_it_shows():
     run = TinyJit(lambda x: ((x.sum() + 1).realize(), (x * 2).realize()))
     assert (run.cnt, run.captured, run.jit_cache) == (0, None, [])
@@ -1204,3 +1224,13 @@ def test_a_copy_of_state_or_of_an_argument_is_copied_by_each_replay(copy):
         x[1] = -1.0
     for found, right in zip(kept, wanted, strict=True):
         np.testing.assert_array_equal(found.numpy(), right)
+
+
+def test_an_argument_may_be_a_view_of_which_there_is_a_copy():
+    """Read alone it is computed alone, which isn't where it lies."""
+    step = TinyJit(lambda x: x + 1)
+    rows = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
+    for _ in range(4):
+        part = rows[::2]
+        part.realize().numpy()
+        assert step(part).tolist() == [[2, 3, 4]]

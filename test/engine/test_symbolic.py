@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, nn
-from tinygrad.base.errors import JitError, ShapeError
+from tinygrad.base.errors import JitError, RuntimeCheckError, ShapeError
 
 MOST = 40
 SIZES = (1, 2, 7, 16, 33, MOST)
@@ -499,3 +499,81 @@ def test_a_whole_and_its_part_are_not_stored_in_the_part_s_loops(device):
     part = whole[: Variable("n", 1, 3).bind(1)].contiguous()
     Tensor.realize(part, whole)
     np.testing.assert_allclose(whole.numpy(), A[:, :3].sum(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part * 2 + 1,
+        lambda part: part * -3 + part,
+        lambda part: (part * 2 + 1).maximum(3),
+        lambda part: part * 0 + 5,
+    ],
+)
+def test_a_write_to_some_rows_leaves_the_rest(change):
+    """Kernels that any size shares go over all elements, which these don't."""
+    rows, left = (np.arange(30, dtype=np.int32).reshape(15, 2) for _ in range(2))
+    given, size = Tensor(rows).realize(), Variable("some", 1, 15)
+    for number in (1, 7, 2, 15):
+        some = size.bind(number)
+        given[:some] = change(given[:some])
+        left[:number] = change(Tensor(left[:number])).numpy()
+        assert given.tolist() == left.tolist()
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda rows, n: rows[n - 1],
+        lambda rows, n: rows[n - 1 : n],
+        lambda rows, n: rows[n - 1 : n].reshape(24),
+        lambda rows, n: rows[:, n - 1 : n],
+    ],
+)
+def test_jit_gives_the_part_of_what_it_computed_at_a_variable_place(choose):
+    """Its shape is the same for all values, but not where it begins."""
+    step = TinyJit(lambda x, n: choose((x * 2).realize(), n))
+    place = Variable("place", 1, 24)
+    for number in (1, 1, 1, 7, 2, 24):
+        found = step(Tensor(A).realize(), place.bind(number))
+        assert found.tolist() == choose(Tensor(A * 2), number).tolist()
+
+
+@pytest.mark.parametrize("device", ["CPU", "CLANG", "PYTHON"])
+def test_numbers_below_zero_divided_by_a_variable(device):
+    """Where an element lies is (element - begin) // n here, which may be below 0."""
+    array = np.arange(60, dtype=np.float32).reshape(12, 5)
+    x, n = Tensor(array, device=device).realize(), Variable("n", 2, 9)
+    step = TinyJit(lambda x, n: (lambda z: z[4:].cat(z[:4]))(x[:n].T.repeat(1, 2)).realize())
+    for size in (9, 5, 2, 7):
+        want = np.roll(np.tile(array[:size].T, (1, 2)), 1, 0)
+        np.testing.assert_array_equal(step(x, n.bind(size)).numpy(), want)
+
+
+OF_SOME = {
+    "max": lambda x: x.max(0),
+    "min": lambda x: x.min(0),
+    "argmax": lambda x: x.argmax(0),
+    "aminmax": lambda x: x.aminmax(dim=0)[0],
+    "norm": lambda x: x.norm(float("inf"), 0),
+}
+
+
+@pytest.mark.parametrize("name", OF_SOME)
+def test_what_no_elements_have_not_is_told(name):
+    x, n = Tensor([[1.0, 5.0], [2.0, 3.0]]).realize(), Variable("n", 0, 2)
+    step = TinyJit(lambda n: OF_SOME[name](x[:n]).realize())
+    for size in (2, 1, 2):
+        assert step(n.bind(size)).tolist() == OF_SOME[name](x[:size]).tolist()
+    with pytest.raises(RuntimeCheckError, match="of no elements: n along axis 0 is 0"):
+        step(n.bind(0)).tolist()
+    assert step(n.bind(1)).tolist() == OF_SOME[name](x[:1]).tolist()
+
+
+@pytest.mark.parametrize("name", ["std", "var", "softmax", "logsumexp", "any", "sum", "cummax"])
+def test_what_no_elements_have(name):
+    x, n = Tensor([[1.0, 5.0], [2.0, 3.0]]).realize(), Variable("n", 0, 2)
+    for size in (0, 1, 2):
+        found, want = (getattr(x[:s], name)(0) for s in (n.bind(size), size))
+        found, want = (t[0] if isinstance(t, tuple) else t for t in (found, want))
+        np.testing.assert_array_equal(found.numpy(), want.numpy())

@@ -106,6 +106,11 @@ MISUSES = {
         ArgumentError,
         ["std: sum: axis 7", "legal are -2 to 1"],
     ),
+    "two corrections of a variance": (
+        lambda: ones(2, 3).std(True, correction=0),
+        ArgumentError,
+        ["std: var: True in the place of the axes", "correction=0", "legal is one"],
+    ),
     "sum of shapes that don't broadcast": (
         lambda: ones(2, 3) + ones(2, 4),
         ShapeError,

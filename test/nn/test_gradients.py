@@ -54,6 +54,7 @@ def scaled_steps(captured):
         optimizer.zero_grad()
         scaler.scale((w * factor).sum()).backward()
         scaler.step(optimizer)
+        scaler.update()
 
     run = TinyJit(step) if captured else step
     seen = []
@@ -76,6 +77,43 @@ def test_loss_scaling(captured):
         [-1.0, 0.0],
         [-1.5, -0.5],
     ]
+
+
+def two_scaled(make, lib, scaler, capture, updates):
+    """Two optimizers by one loss; in the third step the gradient of the first is infinite."""
+    first, second = make([1.0, 2.0]), make([3.0, 4.0])
+    optimizers = [lib.SGD([each], lr=0.25) for each in (first, second)]
+
+    def step(factor):
+        for each in optimizers:
+            each.zero_grad()
+        scaler.scale((first * factor).sum() + (second * second).sum()).backward()
+        for each in optimizers:
+            scaler.step(each)
+        if updates:
+            scaler.update()
+
+    run, seen = capture(step), []
+    for factor in [1.0, 1.0, float("inf"), 1.0, 1.0, 1.0, 1.0]:
+        run(make([factor], requires_grad=False))
+        seen += first.tolist() + second.tolist()
+    return seen
+
+
+@pytest.mark.parametrize("updates", [False, True])
+@pytest.mark.parametrize("capture", [lambda step: step, TinyJit])
+@Tensor.train()
+def test_optimizers_that_step_in_one_turn_share_the_scale(updates, capture):
+    def ours(values, requires_grad=True):
+        return Tensor(values, requires_grad=requires_grad).realize()
+
+    def theirs(values, requires_grad=True):
+        return torch.tensor(values, requires_grad=requires_grad)
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    wanted = two_scaled(theirs, torch.optim, scaler, lambda step: step, True)
+    scaler = optim.GradScaler(init_scale=8.0, growth_interval=2)
+    np.testing.assert_allclose(two_scaled(ours, optim, scaler, capture, updates), wanted, 1e-6)
 
 
 def test_half_gradients_that_would_be_zero_count():

@@ -373,12 +373,78 @@ def test_a_cycle_that_is_over_says_so():
         mine.step()
     with pytest.raises(ValueError, match="Tried to step 5 times"):
         its.step()
-    with pytest.raises(ArgumentError, match="after 4 steps; legal are total_steps=4"):
+    with pytest.raises(ArgumentError, match="OneCycleLR.step: after 4 steps; legal are 4 of them"):
         mine.step()
     resumed = optim.OneCycleLR(optim.SGD([Tensor([0.0])], 0.1, momentum=0.5), 1.0, 4)
     resumed.load_state_dict(mine.state_dict())
     with pytest.raises(ArgumentError, match="after 4 steps"):
         resumed.step()
+
+
+def cycle_after_constant(lib, o):
+    parts = [lib.ConstantLR(o, 0.5), lib.OneCycleLR(o, 1.0, 4)]
+    return lib.SequentialLR(o, parts, milestones=[2])
+
+
+def cycle_before_constant(lib, o):
+    parts = [lib.OneCycleLR(o, 1.0, 4), lib.ConstantLR(o, 0.5)]
+    return lib.SequentialLR(o, parts, milestones=[7])
+
+
+def cycle_in_time(lib, o):
+    parts = [lib.OneCycleLR(o, 1.0, 4), lib.ConstantLR(o, 0.5)]
+    return lib.SequentialLR(o, parts, milestones=[5])
+
+
+@pytest.mark.parametrize("capture", [lambda step: step, TinyJit])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda lib, o: lib.OneCycleLR(o, 1.0, 4),
+        cycle_after_constant,
+        cycle_before_constant,
+        cycle_in_time,
+        lambda lib, o: lib.OneCycleLR(o, 1.0, 4, last_epoch=1),
+    ],
+)
+def test_a_captured_cycle_that_is_over_says_so(make, capture):
+    """After as many steps as PyTorch's; and the weights are those of the last step."""
+
+    def steps(schedule, error, step):
+        for number in range(12):
+            try:
+                step(schedule)
+            except error:
+                return number
+        return 12
+
+    first = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1, momentum=0.5)
+    first.param_groups[0] |= {"initial_lr": 0.1, "max_lr": 1.0, "min_lr": 0.01}
+    first.param_groups[0] |= {"base_momentum": 0.85, "max_momentum": 0.95}
+    theirs = make(torch.optim.lr_scheduler, first)
+    wanted = steps(theirs, ValueError, lambda schedule: (first.step(), schedule.step()))
+    weight = Tensor([0.0])
+    optimizer = optim.SGD([weight], 0.1, momentum=0.5)
+    seen = []
+
+    @capture
+    def step():
+        optimizer.zero_grad()
+        weight.sum().backward()
+        schedule.step()
+        optimizer.step()
+
+    schedule = make(optim, optimizer)
+
+    def one(_):
+        with Tensor.train():
+            step()
+        seen.append(weight.item())
+
+    assert steps(schedule, ArgumentError, one) == wanted
+    assert weight.item() == seen[-1] and schedule.last_epoch == wanted + schedule.after + 1
+    schedule.load_state_dict({"turn": Tensor([0], dtype="int32")})
+    one(schedule)  # goes on: nothing was spoilt
 
 
 @pytest.mark.parametrize(

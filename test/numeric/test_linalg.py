@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tinygrad import linalg
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, LinalgError, ShapeError
 from tinygrad.tensor import Tensor
 
 T = torch.linalg
@@ -151,3 +151,58 @@ def test_lstsq_by_any_driver():
     a, b = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([[1.0], [2.0]])
     wanted = torch.linalg.lstsq(torch.tensor(a.numpy()), torch.tensor(b.numpy()), driver="gels")
     np.testing.assert_allclose(linalg.lstsq(a, b, driver="gels")[0].numpy(), wanted[0], atol=1e-6)
+
+
+def _with_singular(kind):
+    a = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(kind)
+    a[1] = np.diag([2, 3, 0, 0])
+    return a
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64"])
+def test_singular_matrices_are_told_beside_results(kind):
+    a, b = _with_singular(kind), np.ones((3, 4, 2), kind)
+    pairs = [
+        (linalg.inv_ex(Tensor(a)), T.inv_ex(torch.tensor(a))),
+        (linalg.solve_ex(Tensor(a), Tensor(b)), T.solve_ex(torch.tensor(a), torch.tensor(b))),
+    ]
+    for (found, info), (wanted, at) in pairs:
+        assert info.tolist() == at.tolist() == [0, 3, 0]
+        np.testing.assert_allclose(found.numpy()[::2], wanted.numpy()[::2], 1e-3, 1e-4)
+        assert np.isnan(found.numpy()[1]).all()
+    assert linalg.lu_factor_ex(Tensor(a))[2].tolist() == [0, 3, 0]
+    with pytest.raises(LinalgError, match=r"matrix \[1\]"):
+        Tensor(a).inv_ex(check_errors=True)[0].realize()
+
+
+def test_gradients_pass_by_singular_matrices():
+    x = Tensor(_with_singular("float64"), requires_grad=True)
+    x.inv_ex()[0][::2].square().sum().backward()
+    y = torch.tensor(_with_singular("float64")[::2], requires_grad=True)
+    T.inv(y).square().sum().backward()
+    np.testing.assert_allclose(x.grad.numpy()[::2], y.grad.numpy())
+    assert (x.grad.numpy()[1] == 0).all()
+
+
+BOUNDS = {
+    "relative": {"rtol": [0.1, 0.5, 0.9]},
+    "absolute": {"atol": [0.1, 0.5, 0.0]},
+    "both": {"rtol": [0.1, 0.5, 0.9], "atol": [2.0, 0.5, 0.0]},
+    "one": {"rtol": 0.3},
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize("kind", ["float64", "complex128"])
+def test_a_bound_for_each_matrix(bounds, kind):
+    a = _with_singular(kind)
+    ours = {name: Tensor(np.array(bound)) for name, bound in bounds.items()}
+    theirs = {name: torch.tensor(np.array(bound)) for name, bound in bounds.items()}
+    for name in ("pinv", "matrix_rank"):
+        found = getattr(linalg, name)(Tensor(a), **ours).numpy()
+        np.testing.assert_allclose(found, getattr(T, name)(torch.tensor(a), **theirs), atol=1e-9)
+
+
+def test_bounds_of_another_batch_are_refused():
+    with pytest.raises(ShapeError, match="pinv"):
+        Tensor.eye(2).pinv(rtol=Tensor([0.1, 0.2]))

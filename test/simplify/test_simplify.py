@@ -9,6 +9,7 @@ from simplify.terms import leaf, parse
 from tinygrad.base.dtype import dtypes
 from tinygrad.simplify.affine import Algebra
 from tinygrad.simplify.rules import simplify
+from tinygrad.uop.node import UOp
 
 INT, CHAR, UINT, BOOL = dtypes.int32, dtypes.int8, dtypes.uint32, dtypes.bool
 FLOAT, HALF = dtypes.float32, dtypes.float16
@@ -170,3 +171,26 @@ def test_what_was_computed_before_leaves_no_trace_in_a_form(parts):
     node = algebra.simplify(parse(" + ".join(parts) + " + 1", names))
     remembered, derived = algebra.affine(node), Algebra().affine(node)
     assert [*remembered[0].items()] == [*derived[0].items()] and remembered[1] == derived[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda u, w: u + 1 - u, lambda u, w: u.const_like(1)),
+        (lambda u, w: (u * 4 + 8) // 4, lambda u, w: u + 2),
+        (lambda u, w: (u * 4 + w) // 4, lambda u, w: w // 4 + u),
+        (lambda u, w: (u * 4 + w) % 4, lambda u, w: w % 4),
+        (lambda u, w: (u.bind(3) + w) * 2 - w * 2, lambda u, w: u.bind(3) * 2),
+    ],
+)
+def test_arithmetic_of_variables(before, after):
+    u, w = UOp.variable("u", 1, 10), UOp.variable("w", -5, 5)
+    made = before(u, w).simplify()
+    assert made is after(u, w)
+    assert made.simplify() is made
+
+
+def test_arithmetic_of_variables_that_may_wrap_stays():
+    wide = UOp.variable("wide", 0, 1 << 30)
+    node = (wide * 4 + 8) // 4
+    assert node.simplify() is node

@@ -231,6 +231,52 @@ def settings_of_the_optimizer_change():
 
 
 @program
+def what_an_optimizer_holds_is_replaced():
+    def change(net, optimizer, number):
+        if number == 2:
+            optimizer.b[1] = Tensor.ones(4).contiguous().realize()
+        if number == 3:
+            optimizer.momentum = 0.5
+        if number == 4:
+            optimizer.params.reverse(), optimizer.b.reverse()
+        if number == 5:
+            optimizer.b, optimizer.maximize = [t.clone().realize() for t in optimizer.b], True
+
+    return train(before=change, momentum=0.9)
+
+
+@program
+def the_loss_is_read_before_the_step():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            optimizer.zero_grad()
+            loss = loss_of(net, number)
+            loss.backward()
+            if number % 4 == 1:
+                seen.append(np.float32(loss.item()))
+            if number % 4 == 2:
+                seen.append(net.out.bias.grad.numpy())
+            if number % 4 == 3:
+                net.hidden.bias.assign(net.hidden.bias.detach() * 0.5)
+            optimizer.step()
+    return [*seen, *weights(net)]
+
+
+@program
+def the_last_losses_are_held():
+    held, seen = [], []
+
+    def hold(net, optimizer, number, loss):
+        held.append(loss)
+        del held[: -(1 + number % 4)]
+        seen.extend(each.numpy() for each in held)
+
+    return [*train(after=hold, steps=3 * STEPS), *seen]
+
+
+@program
 def items():
     return train(after=lambda net, optimizer, number, loss: [np.float32(loss.item())])
 

@@ -79,6 +79,14 @@ DISCRETE = {
         [1] * 4,
     ),
     "bits": (lambda m: Tensor.random_bits(N, **m).cast("int64") >> 28, [1] * 16),
+    "poisson": (
+        lambda m: Tensor.full((N,), 2.5).poisson(**m).minimum(8).int(),
+        [*stats.poisson(2.5).pmf(range(8)), stats.poisson(2.5).sf(7)],
+    ),
+    "binomial": (
+        lambda m: Tensor.full((N,), 5.0).binomial(0.3, **m).int(),
+        stats.binom(5, 0.3).pmf(range(6)),
+    ),
     "second of two without replacement": (
         lambda m: Tensor([[2.0, 1.0, 1.0]] * N).multinomial(2, **m)[:, 1],
         [1 / 4 * 2 / 3 * 2, 1 / 2 * 1 / 2 + 1 / 4 * 1 / 3, 1 / 2 * 1 / 2 + 1 / 4 * 1 / 3],
@@ -113,6 +121,10 @@ DRAWS = {
     "bits": lambda m: Tensor.random_bits(9, **m),
     "bernoulli": lambda m: Tensor.full((9,), 0.5, device=m["device"]).bernoulli(**m),
     "multinomial": lambda m: Tensor(WEIGHTS, device=m["device"]).multinomial(9, True, **m),
+    "poisson": lambda m: Tensor.full((9,), 4.0, device=m["device"]).poisson(m["generator"]),
+    "binomial": lambda m: Tensor.full((9,), 9.0, device=m["device"]).binomial(
+        Tensor([0.5], device=m["device"]), m["generator"]
+    ),
 }
 
 
@@ -206,6 +218,9 @@ def test_edges():
     assert Tensor([0.0, 1.0, 0.0]).multinomial(1).tolist() == [1]
     assert sorted(Tensor([1.0, 0.0, 2.0]).multinomial(2).tolist()) == [0, 2]
     assert Tensor([0.0, 1.0, 0.5]).bernoulli().tolist()[:2] == [0.0, 1.0]
+    assert Tensor.zeros(0, 2).poisson().shape == (0, 2)
+    assert Tensor([[3.0], [0.0]]).half().binomial(Tensor([0.0, 1.0])).tolist() == [[0, 3], [0, 0]]
+    assert Tensor([2.0], requires_grad=True).poisson().requires_grad is False
     assert Tensor.rand(2, requires_grad=True).requires_grad is True
     assert Tensor.gumbel(2, requires_grad=True).requires_grad is True
 
@@ -223,6 +238,11 @@ MISUSES = [
     (ShapeError, "1 or 2 axes", lambda: Tensor.ones(1, 2, 3).multinomial(1)),
     (DTypeError, "bernoulli", lambda: Tensor([1, 0]).bernoulli()),
     (RuntimeCheckError, "outside 0 to 1", lambda: Tensor([1.5]).bernoulli().tolist()),
+    (RuntimeCheckError, "a rate outside", lambda: Tensor([-1.0]).poisson().tolist()),
+    (RuntimeCheckError, "a rate outside", lambda: Tensor([math.nan]).poisson().tolist()),
+    (RuntimeCheckError, "a count outside", lambda: Tensor([math.inf]).binomial(0.5).tolist()),
+    (RuntimeCheckError, "a chance outside", lambda: Tensor([1.0]).binomial(1.5).tolist()),
+    (DTypeError, "legal are floats", lambda: Tensor([1]).poisson()),
     (RuntimeCheckError, "negative", lambda: Tensor([1.0, -1.0]).multinomial(1).tolist()),
     (RuntimeCheckError, "not finite", lambda: Tensor([1.0, math.nan]).multinomial(1).tolist()),
     (RuntimeCheckError, "than the 1", lambda: Tensor([0.0, 0.0]).multinomial(1, True).tolist()),

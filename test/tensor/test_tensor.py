@@ -304,6 +304,12 @@ def test_what_was_computed_drops_its_past():
     assert len(x.uop.toposort()) == 3 and x.item() == 51.0
 
 
+def test_origin_is_found_once_a_line():
+    """Python counts through all lines before it."""
+    nodes = [(Tensor([1.0]) + number).uop for number in range(3)]
+    assert len({id(node.origin) for node in nodes}) == 1
+
+
 def test_origin_is_the_users_line():
     x = Tensor([1.0]) + 41.5
     assert __file__ in x.uop.origin

@@ -631,6 +631,110 @@ def test_a_diagonal_can_be_written():
     assert x.tolist() == [[0, 2, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]]
 
 
+VIEWED = {
+    "transposed": lambda x: x.swapaxes(0, 2),
+    "cut": lambda x: x[1:, :2],
+    "in steps": lambda x: x[::2, 1::2],
+    "of three axes": lambda x: x,
+}
+BACKWARDS = {"backwards": lambda x: x[:, ::-1][:, 1:]}
+
+
+@pytest.mark.parametrize("view", (VIEWED | BACKWARDS).values(), ids=VIEWED | BACKWARDS)
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (0, -1), (-1, 1)])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_a_diagonal_of_any_view_is_a_view(view, axes, offset):
+    array = np.arange(60.0).reshape(3, 5, 4)
+    for ours in (Tensor(array).realize(), Tensor(array) + 0, Tensor(array)):
+        theirs = array.copy()
+        view(ours).diagonal(offset, *axes).fill_(-1)
+        line = view(theirs).diagonal(offset, *axes)
+        line.flags.writeable = True
+        line[...] = -1
+        assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("view", VIEWED.values(), ids=VIEWED)
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_gradients_through_diagonals_of_views(view, writes):
+    start = np.random.default_rng(3).normal(size=(3, 5, 4))
+    found = []
+    for leaf in (Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)):
+        x = leaf * 2
+        part = view(x)
+        line = part.diagonal(1)
+        if writes > 0:
+            line.mul_(3)
+        if writes > 1:
+            part.add_(1)
+        total = (x * x).sum() + (part * part * part).sum() + line.sin().sum()
+        wanted = (leaf,) if writes else (leaf, part)
+        slopes = (
+            total.gradient(*wanted)
+            if isinstance(leaf, Tensor)
+            else torch.autograd.grad(total, wanted)
+        )
+        found.append([slope.numpy() for slope in slopes])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs)
+
+
+def _no_grad_view(x):
+    with Tensor.no_grad():
+        return x[1:4]
+
+
+DETACHED = {
+    "detached": lambda x: x.detach(),
+    "a part of it": lambda x: x.detach()[1:4],
+    "detached part": lambda x: x[1:].detach()[:3],
+    "diagonal of detached": lambda x: x.detach().reshape(2, 3).T.diagonal(),
+    "under no_grad": _no_grad_view,
+}
+
+
+@pytest.mark.parametrize("view", DETACHED.values(), ids=DETACHED)
+@pytest.mark.parametrize("to", ["view", "base"])
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_gradients_do_not_follow_writes_through_what_is_detached(view, to, is_computed):
+    torch_view = (lambda x: x.detach()[1:4]) if view is _no_grad_view else view
+    for _ in range(3):  # from the second time on plain statements are remembered
+        leaf = Tensor(np.arange(6.0), requires_grad=True)
+        x = leaf * 2
+        if is_computed:
+            x.realize()
+        seen = view(x)
+        (seen if to == "view" else x).mul_(3)
+        x.sin().sum().backward()
+        theirs = torch.arange(6.0, dtype=torch.float64, requires_grad=True)
+        y = theirs * 2
+        there = torch_view(y)
+        (there if to == "view" else y).mul_(3)
+        y.sin().sum().backward()
+        np.testing.assert_allclose(leaf.grad.numpy(), theirs.grad.numpy())
+        assert seen.requires_grad is False
+        assert seen.tolist() == there.tolist()
+
+
+def test_windows_are_written_under_gradients():
+    start = np.arange(12.0).reshape(3, 4)
+    slopes = []
+    for leaf in (Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)):
+        x = leaf * 2
+        windows = x.unfold(1, 2, 2)
+        windows[...] = windows * 3
+        (x * x).sum().backward()
+        slopes.append(leaf.grad.numpy())
+    np.testing.assert_array_equal(*slopes)
+
+
+def test_gradients_by_a_reshape_that_was_written_in_steps():
+    value = (Tensor([[1.0], [2.0]], requires_grad=True) * 2).reshape(2)
+    x = Tensor.zeros(3, requires_grad=True) * 1
+    x[::2] = value.reshape(2, 1).reshape(2)
+    assert (x * x).sum().gradient(value)[0].tolist() == [4, 8]
+
+
 def test_what_would_be_lost_is_refused():
     x = Tensor([1.0, 2.0]).realize()
     wide = x.expand(3, 2)

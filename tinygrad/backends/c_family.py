@@ -384,12 +384,6 @@ class _Function(Writer):
         if failed.dtype.count > 1:
             self.line("}")
 
-    def guard(self, node: UOp) -> str:
-        """A value, or another one in the branch that reports a fault."""
-        value, other, *fault = node.src
-        self.fault(UOp(Ops.FAULT, dtypes.void, tuple(fault), node.arg))
-        return f"({self.ref(fault[1])}?{self.ref(other)}:{self.ref(value)})"
-
 
 EXPRESSIONS: Rules = {
     **dict.fromkeys(BINARY, _Function.binary),
@@ -398,7 +392,6 @@ EXPRESSIONS: Rules = {
     Ops.RECIP: _Function.reciprocal,
     Ops.MAX: _Function.maximum,
     Ops.WHERE: _Function.where,
-    Ops.GUARD: _Function.guard,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
     Ops.VECTORIZE: _Function.vectorize,

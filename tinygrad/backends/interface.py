@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tinygrad.base.target import Target
 
@@ -117,6 +117,15 @@ class Segment(Protocol):
         """Runs the kernels in order; with `timed`, waits and returns the seconds of each kernel.
 
         Kernels of one segment, and segments of one queue, see each other's writes in order."""
+
+
+@runtime_checkable
+class OneCall(Protocol):
+    """A segment whose kernels run in one call of C, if `is_one_call`. Its `run` takes a list `over`
+    besides, which gets an element within that call: so whatever Ctrl-C breaks off, it is known
+    whether they have run."""
+
+    is_one_call: bool
 
 
 class Queue(Protocol):

@@ -1,6 +1,5 @@
-"""What must not happen, in LLVM's words: a FAULT tells of the first lane in which it did, a GUARD
-goes on with another value there. Both are a branch that is not expected, off the way of what
-computes."""
+"""What must not happen, in LLVM's words: a FAULT tells of the first lane in which it did. It is a
+branch that is not expected, off the way of what computes."""
 
 from __future__ import annotations
 
@@ -10,19 +9,9 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp
 
 
-def guard(writer: Writer, node: UOp) -> None:
-    """A value, or another one in the branch that reports a fault."""
-    value, other = node.src[:2]
-    before = writer.label
-    told = fault(writer, node, 2)
-    ways = f"[ {writer.ref(value)}, %{before} ], [ {writer.ref(other)}, %{told} ]"
-    writer.names[node] = writer.emit(f"phi {writer.type(node.dtype)} {ways}")
-
-
-def fault(writer: Writer, node: UOp, first: int = 0) -> str:
-    """One check, of the sources from `first` on. In a cold branch the first failing lane is
-    reported, unless another fault was. Code continues in the block that is returned."""
-    words, failed, *operands = node.src[first:]
+def fault(writer: Writer, node: UOp) -> None:
+    """One check. In a cold branch the first failing lane is reported, unless another fault was."""
+    words, failed, *operands = node.src
     count = failed.dtype.count
     lanes = f"i{8 * count}"
     writer.count += 1
@@ -50,7 +39,6 @@ def fault(writer: Writer, node: UOp, first: int = 0) -> str:
         writer.lines.append(f"  store i64 {value}, {space} {where}, align 8")
     writer.join(told)
     writer.join(fine)
-    return told
 
 
 def _any(writer: Writer, mask: UOp) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinygrad.backends.llvm_dialect import Dialect, dialect_of
-from tinygrad.backends.llvm_fault import fault, guard
+from tinygrad.backends.llvm_fault import fault
 from tinygrad.backends.llvm_frame import Frame, LaneFrame, TaskFrame
 from tinygrad.backends.llvm_masks import LaneMasks
 from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply
@@ -545,7 +545,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.LOAD: _Function.load,
     Ops.STORE: _Function.store,
     Ops.FAULT: fault,
-    Ops.GUARD: guard,
     Ops.PREFETCH: _Function.prefetch,
     Ops.VECTORIZE: _Function.vectorize,
     Ops.GEP: _Function.gep,

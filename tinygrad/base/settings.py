@@ -46,6 +46,7 @@ TABLE = (
     Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),
     Row("CPU_WITHOUT", "", "processor features not to use, by prefix: avx512 · avx512,vaes · avx"),
     Row("CUDA_WITHOUT", "", "features of a card not to use, the same way: wgmma,box_copy · mma"),
+    Row("ALLOW_TF32", 0, "1: a card multiplies float32 with mantissas of 10 bits, by its units"),
     Row("DEVICE_TIMEOUT", 0, "seconds to wait for kernels of a device; 0: as long as it takes"),
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),

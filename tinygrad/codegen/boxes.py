@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.access import ROW, Access, is_swizzled
 from tinygrad.codegen.index import Terms
 from tinygrad.codegen.linear import as_node
+from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import (
     below_bits,
     element,
@@ -72,8 +72,7 @@ class Boxes:
         layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
         tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
         place = access.at(stage, flat_offset(element(stage)), {}).start(*inside)
-        for turn in product(*(range(size_of(r)) for r in self.apart)):
-            here = dict(zip(self.apart, turn, strict=True))
+        for here in in_turns({}, self.apart):
             target, _ = access.plain_pointer(place._replace(copies=here))
             coordinates = (
                 access.integers.total(_without(axis.terms, inside), axis.constant, here)

@@ -8,7 +8,6 @@ import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.access import fill_of
 from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
@@ -16,7 +15,7 @@ from tinygrad.codegen.ahead import ahead_of, filled_ahead
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Leaves, Put
-from tinygrad.codegen.linear import Number, Values, as_node
+from tinygrad.codegen.linear import Number, Values
 from tinygrad.loops.layout import (
     accumulates,
     name_of,
@@ -88,7 +87,7 @@ class Expansion:
             else:
                 assert isinstance(item, Fill)
                 self.fill(item)
-                if self.lanes.share(item.stage):
+                if self.lanes.block.shares(item.stage):
                     filled.add(item.stage)
         if filled:
             self.lanes.barrier(filled)
@@ -100,7 +99,7 @@ class Expansion:
         if not isinstance(item, Fill) or accumulates(item.stage):
             return bool(filled)
         if not filled:
-            return self.lanes.share(item.stage)
+            return self.lanes.block.shares(item.stage)
         return any(node in filled for node in item.stage.src[0].toposort())
 
     # ---- loops -----------------------------------------------------------------------------------
@@ -129,8 +128,8 @@ class Expansion:
         for limit in item.ends:
             self._check_counted(loop, limit)
             end = self.program.smaller(end, self.integers.scalar(limit, {}))
-        if item.ends:
-            end = self._at_least(end, item.low + 1, item)
+        if any(self.integers.interval(limit, {})[0] <= item.low for limit in item.ends):
+            end = self.program.larger(end, item.low + 1)  # at least one turn
         begin: Number = item.low
         if item.start is not None:  # clamped into the loop, so that there is a turn
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
@@ -147,16 +146,6 @@ class Expansion:
                     f"role of {name_of(outer)!r}: {inner!r}, which is run, ends where it says, so "
                     f"it can't be {kind}; legal is LOOP, or UNROLL for {inner!r} too"
                 )
-
-    def _at_least(self, end: Number, least: int, item: Loop) -> Number:
-        """Makes a loop take at least one turn."""
-        if isinstance(end, int):
-            return max(end, least)
-        bounds = [self.integers.interval(limit, {})[0] for limit in item.ends]
-        if min(bounds) >= least:
-            return end
-        less = self.program.test(Ops.CMPLT, end, least)
-        return self.program.add(Ops.WHERE, dtypes.index, (less, as_node(least), end))
 
     def _place(self, item: Copy | Given, values: Values, body: Body) -> Values:
         loop = item.loop

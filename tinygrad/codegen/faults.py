@@ -73,40 +73,6 @@ class Faults:
                         program.effect(Ops.STORE, dtypes.void, stored, (size, ""))
 
 
-def guarded(program: Sequence[UOp]) -> list[UOp]:
-    """The program with GUARDs. A FAULT that checks a single number is a branch; if it isn't taken,
-    the number is below its limit. So the branch replaces an illegal number by the largest legal
-    one, and the path without a fault needs no second comparison."""
-    if not any(node.op is Ops.FAULT for node in program):
-        return list(program)
-    out: list[UOp] = []
-    made: dict[UOp, UOp] = {}
-    legal: dict[UOp, UOp] = {}  # the clamping that follows, and its result
-    for node in program:
-        if node.op in (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF):
-            legal.clear()
-        if node in legal:
-            made[node] = legal[node]
-            continue
-        made[node] = node.with_src(tuple(made.get(s, s) for s in node.src))
-        out.append(made[node])
-        compared = _comparison(node) if node.op is Ops.FAULT else None
-        if compared is None or compared[2] is not None or node.src[1].dtype.count > 1:
-            continue
-        number, limit, _ = compared
-        place = UOp(Ops.CAST, dtypes.index, (made.get(number, number),))
-        most = UOp.const(dtypes.index, limit.arg - 1)
-        guard = UOp(Ops.GUARD, dtypes.index, (place, most, *made[node].src), node.arg)
-        same = UOp(Ops.CAST, number.dtype, (guard,))
-        out[-1:] = (place, guard, same)
-        most = UOp.const(number.dtype, limit.arg - 1)
-        for tested in (number, UOp(Ops.CAST, number.dtype, node.src[2:])):
-            below = UOp(Ops.CMPLT, dtypes.bool, (tested, most))
-            least = UOp(Ops.WHERE, number.dtype, (below, tested, most))
-            legal |= {least: same, UOp(Ops.CAST, dtypes.index, (least,)): guard}
-    return out
-
-
 def after_loops(program: Sequence[UOp]) -> list[UOp]:
     """Moves the FAULTs of vectors behind all loops. Until then each lane remembers what to report:
     a loop without branches lets its loads and arithmetic overlap. For numbers that must be below a

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from itertools import product
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import VerifyError
@@ -15,6 +14,7 @@ from tinygrad.codegen.access import ROW, is_swizzled
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
+from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import (
     below_bits,
     factor_of,
@@ -79,10 +79,6 @@ def _powers(count: int) -> list[int]:
     return [1 << i for i in range((count - 1).bit_length())]
 
 
-def _turns(loop: UOp) -> range:
-    return range(size_of(loop))
-
-
 class Sums:
     """A REDUCE of products on such a unit."""
 
@@ -135,9 +131,8 @@ class Sums:
         if self.factor is None:
             return list(accumulators)
         program, found = self.owner.program, []
-        turns = [dict(zip(self.own, t, strict=True)) for t in product(*map(_turns, self.own))]
         for out, total in zip(self.outs, accumulators, strict=True):
-            factors = [self.owner.evaluate(self.factor, {**out, **turn}) for turn in turns]
+            factors = [self.owner.evaluate(self.factor, turn) for turn in in_turns(out, self.own)]
             found.append(program.add(Ops.MUL, total.dtype, (total, program.vector(factors))))
         return found
 
@@ -169,14 +164,13 @@ class Sums:
         key = functools.partial(self.owner.integers.key, self.node)
         for out, total in zip(self.outs, results, strict=True):
             groups: dict[object, Values] = {}
-            for lane, turn in enumerate(product(*map(_turns, self.own))):
-                copies = {**out, **dict(zip(self.own, turn, strict=True))}
+            for lane, copies in enumerate(in_turns(out, self.own)):
                 element = program.lane(total, lane)
                 if vector is None:
                     home.memo[key(copies)] = element
                 else:
-                    del copies[vector]
-                    groups.setdefault(key(copies), []).append(element)
+                    others = {loop: turn for loop, turn in copies.items() if loop is not vector}
+                    groups.setdefault(key(others), []).append(element)
             for place, lanes in groups.items():
                 home.memo[place] = program.vector(lanes)
 
@@ -240,8 +234,7 @@ class Sums:
         inside = [r for r in loops if role_of(r) == "VECTOR"]
         outside = [r for r in loops if r not in inside]
         words = []
-        for turn in product(*map(_turns, outside)):
-            here = {**copies, **dict(zip(outside, turn, strict=True))}
+        for here in in_turns(copies, outside):
             found = self.owner.evaluate(value, here)
             found = program.widen(found, prod(size_of(r) for r in inside))
             words.append(program.add(Ops.BITCAST, WORD, (found,)))

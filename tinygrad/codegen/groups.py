@@ -184,10 +184,6 @@ class Lanes:
             below = max(below, stride * size or self.block.size)
         return mask
 
-    def share(self, stage: UOp) -> bool:
-        """Whether a stage in LOCAL memory is filled by some lanes and read by others."""
-        return self.block.shares(stage)
-
     def barrier(self, filled: Iterable[UOp] = ()) -> None:
         """All lanes synchronise; afterwards the values that they filled are visible to all
         readers."""

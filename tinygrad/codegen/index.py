@@ -21,7 +21,7 @@ from tinygrad.loops.roles import COPIED
 from tinygrad.simplify.affine import add, affine
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops, evaluate
+from tinygrad.uop.op import Ops
 
 Copies = Mapping[UOp, int]
 Terms = Mapping[UOp, int]
@@ -349,14 +349,7 @@ class Integers:
             copies, loop = {**copies, loop: 0}, None
         if loop is None:
             return self.program.test(comparison.op, self.scalar(difference, copies), 0)
-        lanes = self.lanes(difference, loop, copies)
-        if lanes.op is Ops.VECTORIZE and all(lane.op is Ops.CONST for lane in lanes.src):
-            found = [evaluate(comparison.op, dtypes.bool, s.arg, 0) for s in lanes.src]
-            known_lanes = [UOp.const(dtypes.bool, f) for f in found]
-            if len(known_lanes) == lanes.dtype.count:
-                return self.program.vector(known_lanes)
-        zero = self.program.widen(UOp.const(lanes.dtype.scalar(), 0), lanes.dtype.count)
-        return self.program.add(comparison.op, dtypes.bool.vec(zero.dtype.count), (lanes, zero))
+        return self.program.signs(comparison.op, self.lanes(difference, loop, copies))
 
     def _is_uniform(self, op: Ops, difference: UOp, loop: UOp) -> bool:
         """Whether difference < 0 holds for all lanes of `loop` or for none: what the lanes add

@@ -48,7 +48,7 @@ class Put:
         ]
         memory, _, value = stores[0]
         self.apart = (*own, *around(memory))
-        self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.share(memory)
+        self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.block.shares(memory)
         self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
         self.running: Running | None = None
         node = running_of([store.value for store in stores])

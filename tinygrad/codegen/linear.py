@@ -132,6 +132,16 @@ class Program:
         """A comparison of two numbers."""
         return self.add(op, dtypes.bool, (as_node(a), as_node(b)))
 
+    def signs(self, op: Ops, value: UOp) -> UOp:
+        """The comparison of a vector's lanes with 0; constants if these are."""
+        count, kind = value.dtype.count, value.dtype.scalar()
+        if value.op is Ops.VECTORIZE and all(lane.op is Ops.CONST for lane in value.src):
+            known = [self.lane(value, i).arg for i in range(count)]
+            found = (evaluate(op, dtypes.bool, number, 0) for number in known)
+            return self.vector([UOp.const(dtypes.bool, each) for each in found])
+        zero = self.widen(UOp.const(kind, 0), count)
+        return self.add(op, dtypes.bool.vec(count), (value, zero))
+
     def integer(self, op: Ops, *sources: Number) -> Number:
         """Index arithmetic, folded if possible."""
         a, b = sources

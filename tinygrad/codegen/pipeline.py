@@ -14,7 +14,7 @@ from tinygrad.codegen.access import SLACK, Store, fill_of
 from tinygrad.codegen.clipping import Arms, arms_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
-from tinygrad.codegen.faults import after_loops, guarded
+from tinygrad.codegen.faults import after_loops
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.interleave import interleaved
 from tinygrad.codegen.leaves import Leaves, Put
@@ -55,7 +55,6 @@ LinearPass = tuple[
 ]  # name, who needs it, what it does
 
 LINEAR_PASSES: tuple[LinearPass, ...] = (
-    ("guards", lambda target: "GUARD" in target.native, guarded, "Branches give legal numbers."),
     ("faults", lambda target: target.vector > 0, after_loops, "Tests wait for the end of loops."),
     ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
 )

@@ -30,7 +30,7 @@ from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import MERGED
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops, evaluate
+from tinygrad.uop.op import GroupOp, Ops
 
 Loops = tuple[UOp, ...]
 
@@ -152,16 +152,13 @@ class Tiles:
         factors = [terms.get(r, 0) for r in tiles]
         steps = [sum(map(mul, factors, turn)) for turn in _turns(tiles)]
         fixed = {t: k for t, k in terms.items() if t not in tiles}
-        start = integers.total(fixed, constant, copies)
-        if isinstance(start, int):
-            each = [evaluate(node.op, dtypes.bool, start + step, 0) for step in steps]
-            return program.vector([UOp.const(dtypes.bool, one) for one in each])
-        kind = integers.kind_of(difference, copies)
-        value = program.vector([UOp.const(kind, step) for step in steps])
-        begin = integers.as_kind(start, kind)
-        value = program.add(Ops.ADD, value.dtype, program.joined(value, begin))
-        zero = program.widen(UOp.const(kind, 0), len(steps))
-        return program.add(node.op, dtypes.bool.vec(len(steps)), (value, zero))
+        start, kind = integers.total(fixed, constant, copies), integers.kind_of(difference, copies)
+        begin = start if isinstance(start, int) else 0
+        value = program.vector([UOp.const(kind, begin + step) for step in steps])
+        if not isinstance(start, int):
+            both = program.joined(value, integers.as_kind(start, kind))
+            value = program.add(Ops.ADD, value.dtype, both)
+        return program.signs(node.op, value)
 
     # ---- lane beside lane ------------------------------------------------------------------------
 
@@ -169,7 +166,7 @@ class Tiles:
         """Vectors over the VECTOR loop (or scalars), one for each turn of the TILE loops."""
         loop = next((r for r in tiles if role_of(r) == "VECTOR"), None)
         others = tuple(r for r in tiles if r is not loop)
-        parts = [self.owner.evaluate(node, each) for each in _copies(copies, others)]
+        parts = [self.owner.evaluate(node, each) for each in in_turns(copies, others)]
         if loop is None:
             return self.program.vector(parts)
         assert tiles[0] is loop, "what is put together has its vector outermost"
@@ -216,7 +213,7 @@ class Tiles:
         found = self._loaded(read, copies, (along, *inner))
         if found is not None:
             return found
-        parts = [self._loaded(read, each, (along,)) for each in _copies(copies, inner)]
+        parts = [self._loaded(read, each, (along,)) for each in in_turns(copies, inner)]
         return None if None in parts else self._interleaved([p for p in parts if p is not None])
 
 
@@ -232,9 +229,9 @@ def _turns(tiles: Iterable[UOp]) -> Iterator[tuple[int, ...]]:
     return product(*(range(size_of(r)) for r in tiles))
 
 
-def _copies(copies: Copies, tiles: Loops) -> list[Copies]:
-    """These copies in each turn of the loops."""
-    return [{**copies, **dict(zip(tiles, turn, strict=True))} for turn in _turns(tiles)]
+def in_turns(copies: Copies, loops: Sequence[UOp]) -> list[Copies]:
+    """These copies in each turn of the loops, those of the last one fastest."""
+    return [{**copies, **dict(zip(loops, turn, strict=True))} for turn in _turns(loops)]
 
 
 def _is_on(mask: UOp) -> bool:

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinygrad.base.helpers import strides_for
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.schedule.movement import view_offset
+from tinygrad.simplify.affine import simplify_index
 from tinygrad.transforms.gradient import RULES as GRADIENTS
+from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Strides = tuple[int, ...]
+Pair = tuple[int, int]
 
 
 def bottom_of(node: UOp, root: UOp | None = None) -> UOp:
@@ -99,6 +104,38 @@ def repeats(node: UOp, bottom: UOp) -> bool:
     return False
 
 
+def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) -> UOp:
+    """`count` elements along two axes of a view at once, from `starts` on, as a last axis, and as a
+    view of the same storage. Gradients go through `node` all the same."""
+    strides = strides_of(node, bottom)
+    assert strides is not None, "a view, not a copy"
+    corner = dict(zip(axes, starts, strict=True))
+    first = tuple(UOp.const(dtypes.index, corner.get(axis, 0)) for axis in range(node.ndim))
+    plain = bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
+    begin = simplify_index(view_offset(plain, bottom, first)[0])
+    rest = [axis for axis in range(node.ndim) if axis not in axes]
+    sizes = (*(node.shape[axis] for axis in rest), count)
+    apart = (*(strides[axis] for axis in rest), sum(strides[axis] for axis in axes))
+    return _strided(bottom.detach(written(node, bottom, node)), begin.arg, sizes, apart)
+
+
+def _strided(bottom: UOp, begin: int, sizes: tuple[int, ...], strides: Strides) -> UOp:
+    """Any view of storage: windows in windows, those that are furthest apart first."""
+    order = sorted(range(len(sizes)), key=lambda axis: -abs(strides[axis]))
+    reaches = [(n - 1) * abs(s) for n, s in zip(sizes, strides, strict=True)]
+    begin += sum(min((n - 1) * s, 0) for n, s in zip(sizes, strides, strict=True))
+    left = sum(reaches) + 1
+    view = bottom.reshape((prod(bottom.shape),)).sliced(0, begin, begin + left)
+    for place, axis in enumerate(order):  # (done.., left) → (done.., size, left of the others)
+        left -= reaches[axis]
+        repeated = strides[axis] == 0 or sizes[axis] == 1
+        view = view.window(((place, left, 1 if repeated else abs(strides[axis]), 1, 0, 0),))
+        view = view.broadcast_to((*view.shape[:place], sizes[axis], left))
+    view = view.reshape(view.shape[:-1]).permute(tuple(argsort(order)))
+    backwards = tuple(axis for axis, s in enumerate(strides) if s < 0 < sizes[axis] - 1)
+    return view.flip(backwards) if backwards else view
+
+
 def _reshaped(node: UOp, strides: Strides) -> Strides | None:
     """Contiguous axes form runs of elements, which are split into the new axes."""
     if 0 in node.room:
@@ -156,7 +193,7 @@ def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
     """`value` (of the view's shape) at its place in `bottom`, zeros elsewhere: as the view's
     gradient."""
     for step in reversed(steps_between(view, bottom)):
-        if step.op is Ops.WINDOW:
+        if step.op is Ops.WINDOW and all(taps == 1 for _, taps, *_ in step.arg):
             value = _between(step, value)
         elif step.op is not Ops.DETACH:
             moved = GRADIENTS[step.op](step, value)[0]
@@ -165,11 +202,17 @@ def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
     return value
 
 
+def written(view: UOp, bottom: UOp, value: UOp) -> UOp:
+    """`bottom` with `value` at the place of the view."""
+    ones = UOp.const(dtypes.bool, True, bottom.device).broadcast_to(view.shape)
+    return spread(view, bottom, ones).where(spread(view, bottom, value), bottom)
+
+
 def _between(step: UOp, value: UOp) -> UOp:
     """Windows of one tap with zeros between. A FOLD would be the same, but it would read everywhere
     and discard what lies between."""
     below = step.src[0].shape
-    value = value.reshape(value.shape[: len(below)])
+    value = reshaped(value, value.shape[: len(below)])  # it may be what a gradient is asked by
     for axis, _, stride, *_ in step.arg:
         before, size, after = value.shape[:axis], value.shape[axis], value.shape[axis + 1 :]
         apart = value.reshape((*before, size, 1, *after)).padded(axis + 1, 0, stride - 1)

@@ -1,62 +1,59 @@
-"""Weak references to objects, in the order in which the objects were added. No code runs when an
-object dies. References to dead objects are removed from time to time: when they may be as many as
-those to living ones."""
+"""Weak references to objects, in the order in which the objects were added. A reference goes with
+its object, without a line of Python: objects die at any moment, in any thread."""
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator
-from itertools import compress, repeat
-from operator import is_not
-from typing import Generic, TypeVar
-
-from tinygrad.base.locks import ForkSafeLock
+from itertools import repeat
+from operator import is_, is_not
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-LEAST_ROOM = 8  # references that are kept before dead ones are removed
+_is_there: Any = functools.partial(is_not, None)
+
+
+class Reference(weakref.ref[T]):
+    """A weak reference that equals no other, whatever its object is equal to."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 class Alive(Generic[T]):
     """The objects that were added and are still alive. Threads may add and iterate freely."""
 
-    __slots__ = ("_references", "_room", "__weakref__")
-    _one_at_a_time = ForkSafeLock()
+    __slots__ = ("_references", "_forget", "__weakref__")
 
-    def __init__(self, *first: T) -> None:
-        self._references = [weakref.ref(item) for item in first]
-        self._room = LEAST_ROOM
+    def __init__(self) -> None:
+        self._references: dict[Reference[T], None] = {}
+        self._forget = self._references.pop
 
-    @property
-    def several(self) -> bool:
-        """Whether more than one was ever added, even if the others are gone."""
-        return len(self._references) > 1
+    def references(self) -> list[Reference[T]]:
+        """Weak references to all objects, which are alive now."""
+        return list(self._references)
 
-    def references(self) -> list[weakref.ref[T]]:
-        """Weak references to all objects that are alive, and to some that are not."""
-        return self._references.copy()
+    def living(self) -> list[T]:
+        """The objects alive now."""
+        return list(filter(_is_there, map(Reference.__call__, self.references())))
 
     def __iter__(self) -> Iterator[T]:
         """The objects alive now; additions and deaths during the iteration are harmless."""
         return (item for reference in self.references() if (item := reference()) is not None)
 
     def add(self, item: T) -> None:
-        """Adds an object."""
-        self._references.append(weakref.ref(item))
-        if len(self._references) > self._room:
-            self._drop_the_dead()
+        """Adds an object that was never added."""
+        self._references[Reference(item, self._forget)] = None
+
+    def add_once(self, item: T) -> None:
+        """Adds an object unless it is there."""
+        if not any(map(is_, self.living(), repeat(item))):
+            self.add(item)
 
     def discard(self, item: T) -> None:
         """Removes an object that was added."""
-        self._references.remove(weakref.ref(item))
-
-    def _drop_the_dead(self) -> None:
-        if not Alive._one_at_a_time.now.acquire(blocking=False):
-            return
-        try:
-            before = self.references()  # others may be added behind these meanwhile
-            lives = map(is_not, map(weakref.ref.__call__, before), repeat(None))
-            living = list(compress(before, lives))
-            self._references[: len(before)] = {id(r): r for r in living}.values()
-            self._room = max(LEAST_ROOM, 2 * len(self._references))
-        finally:
-            Alive._one_at_a_time.now.release()
+        for reference in self.references():
+            if reference() is item:
+                self._forget(reference, None)

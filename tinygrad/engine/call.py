@@ -218,18 +218,24 @@ class Call:
             before_overwriting(written)
         if given.bound and captured.sized:
             self._check_sizes(given.bound)
+        for happens in captured.happens:
+            happens()
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
         kit = self._kit()
-        result = self._result(given, kit)  # while what this touches is in the caches
-        if written:
-            self._replay.run(inputs, values, kit.buffers)
-        else:
+        found = self._leaves(given, kit)  # while what this touches is in the caches
+        over: list[Any] = []
+        try:
             with keeping.now:  # of another thread's step this reads all or nothing
-                self._replay.run(inputs, values, kit.buffers)
+                self._replay.run(inputs, values, kit.buffers, over)
+            captured.gradients.leave(found)
+        except BaseException:  # Ctrl-C, maybe while it left them
+            if over:
+                captured.gradients.leave(found)
+            raise
         if self._keeps:
             self._kits.append(kit)
-        return result
+        return self._result(found)
 
     def _check_state(self, inputs: Sequence[Buffer]) -> None:
         """The state must be where it was, with its writes completed, and no argument may be part of
@@ -300,8 +306,10 @@ class Call:
 
     def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
         """The result of the call that was captured; `find` maps sources to its buffers."""
-        found = [find(source) for source in self._replay.made]
-        return self._result(given, Kit(self._drafts, found, False))
+        buffers = [find(source) for source in self._replay.made]
+        found = self._leaves(given, Kit(self._drafts, buffers, False))
+        self.captured.gradients.leave(found)
+        return self._result(found)
 
     def _kit(self) -> Kit:
         """The results for one call: those of the last call if they are free, since the caches have
@@ -320,8 +328,8 @@ class Call:
             pass
         return Kit(self._drafts, self._replay.buffers(), self._keeps)
 
-    def _result(self, given: Given, kit: Kit) -> Any:
-        """The step's result."""
+    def _leaves(self, given: Given, kit: Kit) -> list[Any]:
+        """All tensors and numbers of the step's result, then the gradients that it leaves."""
         found: list[Any] = []
         for draft, tensor in zip(self._drafts, kit.tensors, strict=True):
             if tensor is not None:
@@ -333,8 +341,10 @@ class Call:
             else:
                 relative = found[draft.first] if draft.first < len(found) else None
                 found.append(_made(draft, given, kit, relative))
-        if gradients := self.captured.gradients:
-            gradients.leave(found)
+        return found
+
+    def _result(self, found: list[Any]) -> Any:
+        """The step's result, of its leaves."""
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
@@ -346,7 +356,7 @@ class Draft(NamedTuple):
     number: int
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
-    shape: list[Any] | None  # if it has symbolic sizes: these unbound
+    shape: list[Any] | None  # if its sizes, or where it begins, are symbolic: unbound
     first: int  # the first of the outputs that are views of each other
     is_among: bool  # whether its family must be told: others lie there, or it repeats elements
     wants: bool | None
@@ -372,7 +382,8 @@ def _draft(out: Output, made: Mapping[Source, int], first: int, has_others: bool
             views.pop()
         views.append((view.op, sizes, view.arg))
     shape = [n if isinstance(n, int) else without_values(n) for n in out.view.shape]
-    is_symbolic = any(isinstance(n, UOp) for n in shape)
+    varying = [size for _, sizes, _ in views for size, free in sizes if size is not free]
+    is_symbolic = bool(varying) or any(isinstance(n, UOp) for n in shape)
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None

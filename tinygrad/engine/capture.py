@@ -28,7 +28,7 @@ from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
 from tinygrad.engine.outlines import Outlines
-from tinygrad.engine.places import Places, changed
+from tinygrad.engine.places import Place, Places, changed
 from tinygrad.engine.reads import Reads
 from tinygrad.engine.realize import (
     Run,
@@ -103,6 +103,7 @@ class Captured:
     changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
     gradients: Gradients = field(init=False)
+    happens: list[Callable[[], None]] = field(default_factory=list)  # on the host, each time
 
     @once
     def states(self) -> frozenset[Buffer]:
@@ -200,8 +201,8 @@ class Capture:
             before = _all_standing()
             self.start = self.gradients.start = holders.now()
             self._record(function, shape, leaves)
+            self.gradients.note(self.made.states, self.made.written)
             standing = self._check_state(before)
-        self.gradients.note(self.made.states, self.made.written)
         self._forsake()
         self._watch(standing)
         return self.made
@@ -220,8 +221,12 @@ class Capture:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
                 with telling(self.outlines.see), noting() as self.changes:
-                    with self.reads.watching():
-                        result = function(*args, **kwargs)
+                    try:
+                        with self.reads.watching():
+                            result = function(*args, **kwargs)
+                    except Exception:  # what it wrote to arguments is theirs all the same
+                        realize(*pending_writes(self.changes, self.start))
+                        raise
                     more = self.gradients.made(self.made.state)
                     self.made.result, found = completed(
                         result, self.changes, self.start, stand_ins, more
@@ -267,6 +272,10 @@ class Capture:
     def begins_gradient(self, holder: Holder) -> None:
         """Notes that replays must find none there."""
         self.gradients.begins(holder)
+
+    def each_time(self, happens: Callable[[], None]) -> None:
+        """Notes what the host does before each replay."""
+        self.made.happens.append(happens)
 
     def unwatched(self) -> AbstractContextManager[None]:
         """A context for internal computation, which is not the step's own code."""
@@ -427,6 +436,7 @@ class Capture:
                         ".detach().clone() of it"
                     )
         found = [s for s in before if s.buffer() in state]
+        self.rebound = set(map(id, places.others()))
         watched = {id(path[-1].value) for path in places.paths.values()} | self.gradients.places
         lost = set(map(id, places.look_again()))
         settings, contents = self.reads.settings(), self.reads.contents
@@ -435,9 +445,12 @@ class Capture:
                 f"{self.name}: changes {name} from {was!r:.80} to {now!r:.80}, and reads it, "
                 "which replays don't do; legal is a tensor, with .assign(), or an argument"
             )
-        places.watch(
-            {id(standing.holder()) for standing in found}, [*settings, *contents.settings()]
-        )
+        settings += contents.settings()
+        if self.gradients:  # replays make them for the same tensors
+            reached = {id(path[-1].value) for path in places.paths.values()}
+            wishes = [standing.wish() for standing in found if id(standing.holder()) in reached]
+            settings += [wish for wish in wishes if wish is not None]
+        places.watch({id(standing.holder()) for standing in found}, settings)
         for standing in found:
             known = id(standing.holder())
             fewer = _references(standing.holder) < standing.references
@@ -459,11 +472,21 @@ class Capture:
         gradients = given_since(self.start)
         for holder in holders.since(self.start):
             node = holder._lies_at
-            if any(self._is_of_this_call(n) for n in _storage_below(node)):
+            if self._is_of_now(holder) or any(map(self._is_of_this_call, _storage_below(node))):
                 why = REPLACED if holder.serial in gradients else ESCAPED
                 gone = nothing(node.device, node.size, node.dtype, why)
                 gone.origin = node.origin
                 holder.hold(gone.in_room(node.shape))
+
+    def _is_of_now(self, holder: Holder) -> bool:
+        """Whether it is an expression of the state as the step leaves it, which has another value
+        after a replay. Those of other threads are not, as far as they use no state that is written.
+        """
+        if holder.uop.base.op is Ops.BUFFER or not (below := _storage_below(holder.uop)):
+            return False
+        if id(holder) in self.rebound or id(holder) in self.gradients.left:
+            return True
+        return any(realized_buffer(n) in self.made.written for n in below)
 
     def _is_of_this_call(self, node: UOp) -> bool:
         buffer = realized_buffer(node)
@@ -492,12 +515,14 @@ class Capture:
 
 
 class _Standing(NamedTuple):
-    """A tensor that represented a buffer before the step ran, and its number of references."""
+    """A tensor that represented a buffer before the step ran, its number of references, and whether
+    it wanted a gradient."""
 
     holder: weakref.ref[Holder]
     buffer: Callable[[], Buffer | None]
     references: int
     origin: str
+    wants: bool | None
 
     def is_another(self) -> bool:
         """Whether the tensor represents something else now."""
@@ -506,6 +531,14 @@ class _Standing(NamedTuple):
             return False
         now = realized_buffer(holder.uop)
         return now is None or now is not self.buffer()
+
+    def wish(self) -> tuple[str, Place] | None:
+        """What it says of gradients, as a setting, unless the step itself changed that."""
+        holder = self.holder()
+        if holder is None or holder.requires_grad is not self.wants:
+            return None
+        name = f"requires_grad of a tensor of shape {holder.uop.shape}"
+        return name, Place(getattr, holder, "requires_grad", self.wants)
 
 
 def _references(reference: weakref.ref[Holder]) -> int:
@@ -518,8 +551,11 @@ def _all_standing() -> list[_Standing]:
     for reference in holders.references():
         count = _references(reference)
         holder = reference()
-        if holder is not None and (buffer := realized_buffer(holder.uop)) is not None:
-            found.append(_Standing(reference, weakref.ref(buffer), count, _origin_of(holder)))
+        if holder is None or holder._is_broken:
+            continue
+        if (buffer := realized_buffer(holder.uop)) is not None:
+            about = count, _origin_of(holder), holder.requires_grad
+            found.append(_Standing(reference, weakref.ref(buffer), *about))
     return found
 
 

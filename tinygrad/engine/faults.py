@@ -14,8 +14,9 @@ import contextlib
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -28,6 +29,7 @@ from tinygrad.base.errors import (
     ShapeCheckError,
     TinygradError,
 )
+from tinygrad.base.helpers import at_once
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.cold import making
 from tinygrad.engine.devices import OpenDevice
@@ -78,13 +80,16 @@ class FaultWords:
         words.handle = handle
         return words
 
-    def give_back(self, words: Words) -> RuntimeCheckError | None:
-        """The error in these words, if any; another run may use the words."""
+    def give_back(self, words: Words, are_zero: bool) -> None:
+        """Another run may use the words."""
+        if not are_zero:
+            self.device.backend.memory.write(words.handle, ZEROS)
+        self.clean.append(words)
+
+    def error_in(self, words: Words) -> RuntimeCheckError | None:
+        """The error that a run has left in these words, if any."""
         memory = self.device.backend.memory
         code, *operands = np.frombuffer(memory.read(words.handle, 8 * WORDS), np.int64).tolist()
-        if code:
-            memory.write(words.handle, ZEROS)
-        self.clean.append(words)
         if not code:
             return None
         kind, message = self.faults[code - 1]
@@ -148,11 +153,14 @@ def leave(taken: Taken) -> None:
         owner.clean.append(words)
 
 
-def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken, asked: bool = True) -> None:
+def note(
+    flow: Flow, buffers: Sequence[Buffer], taken: Taken, over: list[Any], asked: bool = True
+) -> None:
     """Notes that these steps began to run on buffers, one for each storage; whether this thread
-    `asked` for it, and is told of faults."""
+    `asked` for it, and is told of faults. `over` has one more element from then on."""
     kept = [ref(original(buffers[number])) for number in flow.kept]
-    noted.append(_Run(flow, kept, taken, threading.current_thread() if asked else None))
+    run = _Run(flow, kept, taken, threading.current_thread() if asked else None)
+    over += map(noted.append, (run,))
     if spoilt or len(noted) >= MOST_NOTED:
         _look()
 
@@ -170,27 +178,30 @@ def _look() -> None:
             failed: Errors = {}
             for owner, words in run.taken.items():
                 try:
-                    error: TinygradError | None = owner.give_back(words)
+                    error: TinygradError | None = owner.error_in(words)
                 except TinygradError as lost:
                     error = lost
                 if error is not None:
                     failed[owner] = error
                     if run.thread is not None:
                         _untold.setdefault(run.thread, error)
-            if failed or spoilt or gone:
-                _spread(run, failed, gone)
-            noted.popleft()
+            found = _spread(run, failed, gone) if failed or spoilt or gone else ()
+            at_once([*found, partial(noted.popleft)])  # or, looked at again, it would seem sound
+            for owner, words in run.taken.items():
+                with contextlib.suppress(TinygradError):  # of a device that is lost
+                    owner.give_back(words, owner not in failed)
 
 
-def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
-    """Propagates the faults of a run: what it computed from invalid data is invalid, too."""
+def _spread(run: _Run, failed: Errors, gone: Errors) -> Iterator[partial[Any]]:
+    """Propagates the faults of a run: what it computed from invalid data is invalid, too. Yields
+    what that changes in `spoilt`."""
     flow, errors = run.flow, Errors()
     pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
     for home, buffer in pairs:
         known: dict[Any, Any] = gone if buffer() is None else spoilt
         key = id(buffer) if known is gone else buffer
         if home in flow.made:
-            known.pop(key, None)
+            yield partial(known.pop, key, None)
         else:
             errors[home] = errors.get(home) or known.get(key)
     if not failed and not any(errors.values()):
@@ -208,9 +219,9 @@ def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
         if alive is None:
             gone[id(buffer)] = error
         elif error is None:
-            spoilt.pop(buffer, None)
+            yield partial(spoilt.pop, buffer, None)
         elif alive is not NOTHING:
-            spoilt[ref(alive, _died)] = error
+            yield partial(spoilt.__setitem__, ref(alive, _died), error)
 
 
 def _died(buffer: ref[Buffer]) -> None:
@@ -230,6 +241,19 @@ def raise_faults(buffer: Buffer) -> None:
     error = spoilt.get(ref(original(buffer))) or next(iter(told), None)
     if error is not None:
         raise type(error)(*error.args)
+
+
+def spoil(buffers: Iterable[Buffer], error: BaseException) -> None:
+    """These hold what is neither an old value nor a new one, because of that error, which is raised
+    where they are read."""
+    _look()  # what ran before may have been sound
+    name = type(error).__name__
+    broken = RuntimeCheckError(
+        f"{name} came while this was overwritten, so that it holds neither the old value nor the "
+        "new one; legal is to write all of it anew"
+    )
+    for buffer in map(original, buffers):
+        spoilt[ref(buffer, _died)] = error if isinstance(error, TinygradError) else broken
 
 
 def forget_faults() -> None:

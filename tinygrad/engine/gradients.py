@@ -48,16 +48,18 @@ class Gradients:
         self._firsts: list[weakref.ref[Holder]] = []
         self._reads: list[_Read] = []
         self._made: list[weakref.ref[Holder]] = []  # theirs are the last results of the step
-        self._left: list[tuple[weakref.ref[Holder], Any]] = []
+        self._left: list[tuple[weakref.ref[Holder], Any]] = []  # or made, but nobody keeps them
+        self.places = {id(grad) for _, grad in self._before}  # the gradients from before the step
 
     @property
-    def places(self) -> set[int]:
-        """The ids of the gradients from before the step."""
-        return {id(grad) for _, grad in self._before}
+    def left(self) -> set[int]:
+        """The ids of those that it made, or found, and replays don't make."""
+        return {id(grad) for _, grad in self._left}
 
     def begins(self, holder: Holder) -> None:
-        """The step gives this tensor a gradient, which has none."""
-        if holder.serial < self.start and all(ref() is not holder for ref, _ in self._before):
+        """The step looked for the gradient of this tensor, which has none, or gives it one."""
+        known = [*[ref for ref, _ in self._before], *self._firsts]
+        if holder.serial < self.start and all(ref() is not holder for ref in known):
             self._firsts.append(weakref.ref(holder))
 
     def made(self, state: Collection[Buffer]) -> list[Any]:
@@ -67,8 +69,6 @@ class Gradients:
         changed = [h for h in holders if h.serial < self.start and h.grad is not before.get(id(h))]
         known = {id(h) for h in _alive(self._made)}
         fresh = [h for h in changed if h.has_gradient and h.grad.serial >= self.start]
-        numbers = {h.serial for h in fresh}
-        self._left = [(weakref.ref(h), h.grad) for h in changed if h.serial not in numbers]
         found = []
         for h in fresh:
             old: Any = before.get(id(h))
@@ -76,6 +76,8 @@ class Gradients:
             if id(h) not in known and not (is_own and not _is_in(old, state)):
                 self._made.append(weakref.ref(h))
                 found.append(h.grad)
+        kept = {id(h) for h in _alive(self._made)}
+        self._left = [(weakref.ref(h), h.grad) for h in changed if id(h) not in kept]
         return found
 
     def note(self, states: Collection[Buffer], written: Collection[Buffer]) -> None:
@@ -104,12 +106,14 @@ class Gradients:
             if holder.has_gradient:
                 raise JitError(
                     f"{name}: a tensor of shape {holder.uop.shape} has a .grad, and had none "
-                    "when the call was captured that gave it one: replays don't know whether they "
+                    "when the call was captured that looked for it: replays don't know whether to "
                     "add to it; legal is zero_grad() before each call, or reset() to capture again"
                 )
 
     def leave(self, found: Sequence[Any]) -> None:
         """After a replay, of which these are all results."""
+        if not self._made and not self._left:
+            return
         made = found[len(found) - len(self._made) :]
         for reference, grad in (*zip(self._made, made, strict=True), *self._left):
             if (holder := reference()) is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from abc import abstractmethod
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
+from itertools import starmap
 from typing import Any, ClassVar, Self
 
-from tinygrad.engine.alive import Alive
+from tinygrad.engine.alive import Alive, Reference
 from tinygrad.engine.turns import in_turn
 from tinygrad.uop.node import UOp
 
@@ -90,6 +90,15 @@ class Holder:
         storage if others are in it. A family that began after `start` and is none of `given` gets
         storage of its own where it lies in that of others."""
 
+    @property
+    @abstractmethod
+    def _is_broken(self) -> bool:
+        """Whether it is a promise that can't be kept: who asks for its node gets that error."""
+
+    @abstractmethod
+    def _break(self, error: Exception) -> None:
+        """Keeps the error that making its node has raised."""
+
     @abstractmethod
     def copy_out(self, base: UOp) -> None:
         """Called before the version `base` is overwritten. If this is a pending copy of part of it,
@@ -97,7 +106,8 @@ class Holder:
 
 
 class Holders(Alive[Holder]):
-    """All living holders, in order of creation: equal programs see equal orders."""
+    """All living holders, in order of creation: equal programs see equal orders. Those that are
+    broken stand for nothing, and are left out."""
 
     __slots__ = ("_serials",)
 
@@ -105,12 +115,13 @@ class Holders(Alive[Holder]):
         super().__init__()
         self._serials = itertools.count()
 
+    def __iter__(self) -> Iterator[Holder]:
+        return (holder for holder in super().__iter__() if not holder._is_broken)
+
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        self._references.append(weakref.ref(holder))  # as `Alive.add`: each tensor comes here
-        if len(self._references) > self._room:
-            self._drop_the_dead()
+        self._references[Reference(holder, self._forget)] = None  # as `add`: each comes here
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -134,16 +145,25 @@ class Promised:
 
 
 def ask_all() -> None:
-    """Gives every holder a node, so that graphs show who reads what."""
+    """Gives every holder a node, so that graphs show who reads what. One whose node can't be made
+    keeps the error to itself."""
     if Promised.some:
-        Promised.some = False
         _ask_each()
 
 
 @in_turn
 def _ask_each() -> None:
-    for holder in Promised.holders:
-        _ = holder._uop
+    Promised.some = False  # before the first is asked: others may be promised meanwhile
+    try:
+        for holder in Promised.holders:
+            try:
+                if not holder._is_broken:
+                    _ = holder._uop
+            except Exception as error:
+                holder._break(error)
+    except BaseException:  # Ctrl-C: some were not asked
+        Promised.some = True
+        raise
 
 
 surroundings: list[tuple[Any, str]] = []
@@ -153,4 +173,4 @@ attribute of an object. A captured step is valid for the surroundings in which i
 
 def surroundings_now() -> tuple[Hashable, ...]:
     """The values of the surroundings."""
-    return tuple([getattr(place, name) for place, name in surroundings])
+    return tuple(starmap(getattr, surroundings))

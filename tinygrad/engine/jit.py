@@ -33,7 +33,7 @@ from tinygrad.engine.realize import (
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.storage import Buffer, buffer_of, noting
+from tinygrad.engine.storage import Buffer, buffer_of, noting, realized_buffer
 from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp
 
@@ -79,13 +79,8 @@ class TinyJit(Generic[P, R]):
         if not callable(fxn):
             raise JitError(f"TinyJit: {fxn!r} of type {type(fxn).__name__}; legal are functions")
         self.function = fxn
-        self.cnt = 0
-        self._calls: dict[Any, Call] = {}
-        self._latest: Call | None = None
-        self._returned: dict[Any, Any] = {}  # key → the shape of what the first call returned
-        self._outlines: dict[Any, list[Outline]] = {}  # key and signature → what it computed
-        self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         self._bound: dict[int, TinyJit[..., R]] = {}
+        self.reset()
         functools.update_wrapper(self, fxn)
 
     def reset(self) -> None:
@@ -98,11 +93,11 @@ class TinyJit(Generic[P, R]):
         True
         """
         self.cnt = 0
-        self._calls.clear()
-        self._latest = None
-        self._returned.clear()
-        self._outlines.clear()
-        self._left.clear()
+        self._calls: dict[Any, Call] = {}
+        self._latest: Call | None = None
+        self._returned: dict[Any, Any] = {}  # key → the shape of what the first call returned
+        self._outlines: dict[Any, list[Outline]] = {}  # key and signature → what it computed
+        self._left: dict[Any, set[int]] = {}  # key → the gradients that the first call left
         for bound in list(self._bound.values()):
             bound.reset()
 
@@ -269,10 +264,12 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
 
 
 def _settled(tensor: Holder) -> Holder:
-    """The tensor, computed, in a whole buffer in its own order."""
+    """The tensor, computed, in a whole buffer in its own order. It may be a view of another, of
+    which there is a computed copy, too: then that copy."""
     realize(tensor.uop)
     node = tensor.uop
-    if in_memory(node) and buffer_of_all(node) is not None:
+    found = buffer_of_all(node) if in_memory(node) else None
+    if found is not None and buffer_of(found) is realized_buffer(tensor._lies_at.base):
         return tensor
     return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
 

@@ -53,7 +53,7 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
             plan.exchange(buffers, params, given)
         else:
             buffers = plan.storages(params, given, arenas_for([plan]))
-        plan.chain.run(buffers, plan.plan.values, taken)
+        plan.chain.run(buffers, plan.plan.values, taken, [])
         states = targets[: info.states]
     for slices in outputs.values():
         slices.drain()

@@ -35,6 +35,7 @@ OWN = "tinygrad."
 
 _CLOSED = (*PLAIN, UOp)
 _STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound
+_PARTS = ("__wrapped__", "value", "optimizers", "schedulers")
 _MADE_OF: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     partial: ("func", "args", "keywords"),
@@ -88,6 +89,15 @@ class Places:
     def are_kept(self) -> bool:
         """Whether all watched places hold the same objects."""
         return _same(self.watched)
+
+    def others(self) -> list[Holder]:
+        """The tensors that are where another one was."""
+        found = []
+        for *_, place in self.paths.values():
+            with suppress(*_GONE):
+                if isinstance(now := place.get(place.owner, place.key), Holder):
+                    found += [now] * (now is not place.value)
+        return found
 
     def look_again(self) -> list[Holder]:
         """The tensors whose place holds another one now, or nothing. A list or another object on
@@ -200,7 +210,7 @@ def _parts_of_function(function: FunctionType) -> Iterator[Place]:
 def _parts_of_object(value: Any) -> Iterator[Place]:
     kind = type(value)
     if kind in _MADE_OF or kind.__module__.startswith(_STEADY):
-        yield from _attributes(value, _MADE_OF.get(kind, ("__wrapped__", "value")))
+        yield from _attributes(value, _MADE_OF.get(kind, _PARTS))
         return
     for name, part in list(getattr(value, "__dict__", {}).items()):
         yield Place(getitem, value.__dict__, name, part)

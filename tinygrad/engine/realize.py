@@ -25,7 +25,7 @@ import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
-from tinygrad.base.errors import ArgumentError, JitError, TinygradError
+from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
@@ -40,7 +40,7 @@ from tinygrad.engine.faults import (
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.numbers import Number
 from tinygrad.engine.plans import Found, known_plan, make_plan
-from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.run import Over, RunnablePlan, arenas_for
 from tinygrad.engine.storage import (
     Buffer,
     as_array,
@@ -50,7 +50,6 @@ from tinygrad.engine.storage import (
     copies_of,
     copy_of,
     forgotten,
-    inherit,
     is_borrowed,
     is_read,
     latest,
@@ -59,7 +58,6 @@ from tinygrad.engine.storage import (
     numpy_dtype,
     overwritten,
     renew,
-    written_by,
 )
 from tinygrad.engine.structure import (
     Structure,
@@ -119,7 +117,10 @@ class Recorder(Protocol):
         """Random numbers are about to be drawn."""
 
     def begins_gradient(self, holder: Holder) -> None:
-        """A tensor without a gradient gets one."""
+        """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
+
+    def each_time(self, happens: Callable[[], None]) -> None:
+        """Something is done by the host, which it has to do in each replay, too."""
 
     def unwatched(self) -> contextlib.AbstractContextManager[None]:
         """A context for internal computation, which is not the step's own code."""
@@ -140,6 +141,22 @@ class _Computing(threading.local):
 computing = _Computing()
 """For each thread: its recorder, the listeners to what was computed, and whether it didn't ask for
 that itself."""
+
+
+def without_gradient(holder: Holder) -> None:
+    """Says that code which depends on it found no gradient there."""
+    if computing.recorder is not None:
+        computing.recorder.begins_gradient(holder)
+
+
+def each_time(happens: Callable[[], None]) -> None:
+    """Calls `happens` now, and before each replay of the step that this is part of, if it is being
+    captured: what it raises ends the replay before anything is written."""
+    recorder = computing.recorder
+    with contextlib.nullcontext() if recorder is None else recorder.unwatched():
+        happens()
+    if recorder is not None:
+        recorder.each_time(happens)
 
 
 @contextlib.contextmanager
@@ -195,15 +212,31 @@ def _compute(wanted: list[UOp]) -> None:
                 if (found := known_plan(pending.structure)) is not None:
                     _run(pending, found)
                     return
-            with garbage_kept():
-                make_plan(pending.structure)  # takes long, so others go on
+            try:
+                with garbage_kept():
+                    make_plan(pending.structure)  # takes long, so others go on
+            except Exception:
+                others = [node for node in pending.wanted if node not in wanted]
+                if not others:
+                    raise
+                _realize_for_others(*others)  # those that can be; then it is seen whose error it is
+                _hopeless.update(node for node in others if not in_memory(latest(node)))
+                pending = None
+
+
+_hopeless: weakref.WeakSet[UOp] = weakref.WeakSet()
+"""What has no plan, or kernels that can't be made: no write waits for it, so it is lost with the
+old version that it reads."""
 
 
 def _realize_for_others(*roots: UOp) -> None:
-    """Computes what this thread didn't ask for: of a fault in it hears who reads it."""
+    """Computes what this thread didn't ask for: of an error or a fault in it hears who reads it."""
     before, computing.for_others = computing.for_others, True
     try:
         realize(*roots)
+    except Exception:
+        for root in roots if len(roots) > 1 else ():
+            _realize_for_others(root)
     finally:
         computing.for_others = before
 
@@ -229,8 +262,9 @@ def _pending(roots: Sequence[UOp]) -> Pending | None:
 def _run(pending: Pending, found: Found) -> None:
     (wanted, structure), (runnable, variables, numbers) = pending, found
     params = [buffer_of(node) for node in structure.params]
+    buffers = runnable.storages(params, {}, arenas_for([runnable]))
     # it runs, a capture observes it, and CHECKs leave fault words for the next read
-    run = Run(wanted, structure, runnable, params, variables, numbers, [])
+    run = Run(wanted, structure, runnable, params, variables, numbers, buffers)
     recorder = computing.recorder
     if recorder is not None:
         recorder.before(run)
@@ -238,18 +272,24 @@ def _run(pending: Pending, found: Found) -> None:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
             words.origins = origins
-    taken: Taken = {}
-    run.buffers[:] = runnable.run(params, run.values, taken)
-    if noted or spoilt or any(taken.values()):
-        note(runnable.chain.flow, run.buffers, taken, not computing.for_others)
-    else:
-        leave(taken)
-    if computing.done is not None:
-        computing.done(run)
-    if recorder is not None:
-        recorder.after(run)
-    # nodes learn where their values are; memory that others may write becomes a new version
-    _publish(run)
+    chain, taken, over = runnable.chain, Taken(), Over()
+    try:
+        chain.run(buffers, run.values, taken, over)
+        if noted or spoilt or any(taken.values()):
+            note(chain.flow, buffers, taken, over, not computing.for_others)
+        else:
+            over.append(None)
+            leave(taken)
+        if computing.done is not None:
+            computing.done(run)
+        if recorder is not None:
+            recorder.after(run)
+        # nodes learn where their values are; memory that others may write becomes a new version
+        _publish(run)
+    except BaseException as error:  # Ctrl-C at any place: what is over must not be done again
+        if chain.finish(buffers, run.values, taken, over, error):
+            _publish(run)
+        raise
     for buffer in params:
         if buffer.others:
             renew(buffer)
@@ -307,8 +347,9 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
     if not assigns:
         return []
     old = {version_below(n.src[0]) for n in assigns}
-    held = dict.fromkeys(h.uop for h in _waiting())
-    pending = [n for n in held if not in_memory(n) and _version_of(n) not in inside]
+    held = list(dict.fromkeys(h.uop for h in _waiting()))
+    held = [n for n in held if n not in _hopeless and not in_memory(n)]
+    pending = [n for n in held if _version_of(n) not in inside]
     if not pending:
         return []
     outside: list[UOp] = []
@@ -369,7 +410,7 @@ def _compute_readers(buffers: Sequence[Buffer]) -> None:
     pending = [h.uop for h in holders if not in_memory(h.uop)]
     _realize_for_others(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
     for node in nodes:
-        overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
+        overwritten(node)
 
 
 @in_turn
@@ -409,8 +450,7 @@ def compute_pending() -> None:
             (of_files if node.op in _BY_ELEMENT else stored).add(node)
     for node in pending:
         if resolved(node) in stored:
-            with contextlib.suppress(TinygradError):  # not now; whoever reads it gets the error
-                _realize_for_others(node)
+            _realize_for_others(node)
 
 
 _BY_ELEMENT = GroupOp.Movement | GroupOp.Elementwise | {Ops.DETACH}
@@ -428,8 +468,8 @@ def version_below(node: UOp) -> UOp:
 
 
 def _publish(run: Run) -> None:
-    """Tells the nodes where their values are now."""
-    last_version: dict[Buffer, UOp] = {}
+    """Tells the nodes where their values are now; some of them may have been told already."""
+    last_version: dict[UOp, UOp] = {}
     first: dict[UOp, UOp] = {}  # the versions before all ASSIGNs
     for node in nodes_of(Ops.ASSIGN, run.structure.nodes):  # each after those that it overwrites
         below = version_below(node.src[0])
@@ -437,9 +477,10 @@ def _publish(run: Run) -> None:
         if is_kernelized(node):
             learn(node, home)
         elif home.op is Ops.BUFFER:
-            last_version[buffer_of(home)] = node
-    for buffer, node in last_version.items():
-        _advance(node, first[node], buffer)
+            last_version[home] = node  # the first and what was between are lost
+    for node in last_version.values():
+        if node.known is None:
+            overwritten(first[node], node)
     for root, number in zip(run.wanted, run.plan.plan.results, strict=True):
         base = stored_base(root)
         if base.op in (Ops.ASSIGN, Ops.BUFFER) or base.known is not None:
@@ -452,15 +493,6 @@ def _publish(run: Run) -> None:
     for root in run.wanted:
         if root.known is None and stored_base(root).known is not None:
             learn(root, same_view(root))
-
-
-def _advance(node: UOp, before: UOp, buffer: Buffer) -> None:
-    """The storage now holds version `node`; the first and what was between are lost."""
-    fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
-    overwritten(before, fresh)
-    written_by(fresh, node)
-    inherit(node, fresh)
-    learn(node, fresh)
 
 
 def same_view(root: UOp) -> UOp:

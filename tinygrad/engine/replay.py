@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.faults import Taken, leave, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena, sources_of
-from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
+from tinygrad.engine.run import DONE, Chain, Over, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
 from tinygrad.engine.storage import NOTHING, Buffer
 from tinygrad.schedule.plan import Storage
@@ -114,32 +114,44 @@ class Replay:
         """New buffers for the results, in the order of `made`."""
         return [Buffer(device, nbytes) for _, device, nbytes in self.fresh]
 
-    def run(self, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer]) -> None:
-        """Runs all plans, which fill the buffers `made`."""
+    def run(
+        self,
+        inputs: Sequence[Buffer],
+        values: Sequence[int],
+        made: Sequence[Buffer],
+        over: Over,
+    ) -> None:
+        """Runs all plans, which fill the buffers `made`. If that is left by an error or by Ctrl-C
+        and something is `over`, all is, or what it writes is spoilt."""
         try:
             frame = self._idle.pop()
         except IndexError:
             frame = self._frame()
         taken, stretch = frame.taken, self._stretch
-        if stretch is None or DEBUG.value >= 2 or (self.chain.written and any_crooked()):
-            self.chain.run(self._filled(frame, inputs, made), values, taken)
-        else:
-            table = frame.table
-            for position, number in self._inputs_at:
-                table[position] = inputs[number].handle
-            for position, number in self._made_at:
-                table[position] = made[number].handle
-            if stretch.extra:  # words of other runs are in the table, if the chain ran in between
-                stretch.watch(table, taken)
-            stretch.launch(table, values)
-            stretch.count()
-        if noted or spoilt or (taken and any(taken.values())):
-            note(self.chain.flow, self._filled(frame, inputs, made), taken)
-            frame = frame._replace(taken={})
-        elif not self._stays:
-            leave(taken)
+        try:
+            if stretch is None or DEBUG.value >= 2 or (self.chain.written and any_crooked()):
+                self.chain.run(self._filled(frame, inputs, made), values, taken, over)
+            else:
+                table = frame.table
+                for position, number in self._inputs_at:
+                    table[position] = inputs[number].handle
+                for position, number in self._made_at:
+                    table[position] = made[number].handle
+                if stretch.extra:  # words of other runs are there, if the chain ran in between
+                    stretch.watch(table, taken)
+                stretch.launch(table, values, over)
+                over.append(DONE)
+                stretch.count()
+            if noted or spoilt or (taken and any(taken.values())):
+                note(self.chain.flow, self._filled(frame, inputs, made), taken, over)
+                frame = frame._replace(taken={})
+        except BaseException as error:
+            self.chain.finish(self._filled(frame, inputs, made), values, taken, over, error)
+            raise
         if self._stays:
             self._idle.append(frame)
+        else:
+            leave(frame.taken)
 
     def _filled(
         self, frame: Frame, inputs: Sequence[Buffer], made: Sequence[Buffer]

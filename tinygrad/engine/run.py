@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
-from tinygrad.backends.interface import Launch, Segment, TensorView
+from tinygrad.backends.interface import Launch, OneCall, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.helpers import once
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.devices import Device, OpenDevice, Telling
-from tinygrad.engine.faults import FaultWords, Flow, Taken
+from tinygrad.engine.faults import FaultWords, Flow, Taken, note, spoil
 from tinygrad.engine.host import are_alike, run_host_step
 from tinygrad.engine.kernels import LoadedKernel, PhaseRecord, kernel_key, load_kernels
 from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
@@ -39,6 +39,14 @@ step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
     Ops.CALL: run_host_step,
 }
 """The functions that run steps which are not kernels."""
+
+
+Over = list[Any]
+"""How far a run of a chain has come: an element for each part that is over, then DONE, and one more
+once it is noted (`faults`). OPEN is there while nobody could say whether a part is over, if Ctrl-C
+came."""
+
+OPEN, DONE = "open", "done"
 
 
 class Item(NamedTuple):
@@ -60,9 +68,12 @@ class Item(NamedTuple):
             for buffer in used:
                 Device[buffer.device].synchronize()
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """Runs it now."""
+    def run(
+        self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken, over: Over
+    ) -> None:
+        """Runs it now. As it overwrites nothing that it reads, it may run again."""
         step_runners[self.step.op](self.step, [buffers[n] for n in self.storages], taken)
+        over.append(self)
 
 
 class Stretch:
@@ -81,7 +92,8 @@ class Stretch:
         more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
         self.telling = Telling(device.name, f"running {', '.join(kernels[:3])}{more}")
         with self.telling:
-            self.segment: Segment = device.backend.queue.segment(launches)
+            self.segment: Any = device.backend.queue.segment(launches)
+        self._is_one_call = isinstance(self.segment, OneCall) and self.segment.is_one_call
 
     def _launches(self, item: Item) -> Iterator[Launch]:
         """A launch for each phase of a kernel, with its slots mapped to the segment's table."""
@@ -107,10 +119,15 @@ class Stretch:
                 tuple(TensorView(*row) for row in phase.tensors),
             )
 
-    def launch(self, handles: Sequence[Any], values: Sequence[int]) -> None:
+    def launch(self, handles: Sequence[Any], values: Sequence[int], over: Over) -> None:
         """Runs the kernels on a table from `handles`, or one like it."""
         try:
+            if self._is_one_call:
+                self.segment.run(handles, values, over=over)
+                return
+            over.append(OPEN)
             self.segment.run(handles, values)
+            over[-1] = self
         except Exception:
             with self.telling:
                 raise
@@ -121,14 +138,18 @@ class Stretch:
         GlobalCounters.global_ops += self.operations
         GlobalCounters.global_mem += self.nbytes
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
+    def run(
+        self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken, over: Over
+    ) -> None:
         """Runs the kernels on these storages."""
         if DEBUG.value < 2:
-            self.launch(self.handles(buffers, taken), values)
+            self.launch(self.handles(buffers, taken), values, over)
             self.count()
             return
+        over.append(OPEN)
         with self.telling:
             times = self.segment.run(self.handles(buffers, taken), values, True)
+        over[-1] = self
         self.count(kernels=False)
         seconds = iter(times)
         for item in self.items:
@@ -175,7 +196,8 @@ class Chain:
                 numbers = tuple(first + n for n in (*item.step.storages, *item.step.own))
                 placed.append(item._replace(storages=numbers, first_value=first_value))
                 for number in item.step.storages[: item.step.writes]:
-                    if kept[number].kind == "param":
+                    whole = kept[number].whole if kept[number].kind == "part" else number
+                    if kept[whole].kind == "param":
                         self.written.append(first + number)
             storages += [
                 replace(each, whole=each.whole + first) if each.kind == "part" else each
@@ -219,19 +241,58 @@ class Chain:
         first = self.parts[0] if len(self.parts) == 1 else None
         return first if isinstance(first, Stretch) else None
 
-    def run(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """Runs all steps on these storages; the fault words that they use are added to `taken`."""
-        elsewhere = straightened(self.written, buffers) if self.written else []
+    def run(self, buffers: list[Buffer], values: Sequence[int], taken: Taken, over: Over) -> None:
+        """Runs all steps on these storages, from where an earlier try that was `over` so far has
+        ended; the fault words that they use are added to `taken`."""
+        elsewhere = straightened(self.written, buffers) if self.written and not over else []
+        if elsewhere:  # before that is written back nothing is overwritten
+            self._run(buffers, values, taken, [])
+            over.append(OPEN)
+            write_back(elsewhere, buffers)
+            over[-1] = DONE
+        elif DONE not in over:
+            self._run(buffers, values, taken, over)
+            over.append(DONE)
+
+    def _run(self, buffers: list[Buffer], values: Sequence[int], taken: Taken, over: Over) -> None:
         if self.side_by_side and DEBUG.value < 2:
+            over.append(OPEN)
             self._run_side_by_side(buffers, values, taken)
+            over[-1] = self
         else:
-            for part in self.parts:
+            for part in self.parts[len(over) :]:
                 if isinstance(part, Item):
                     GlobalCounters.kernel_count += 1
                     part.settle(buffers)
-                part.run(buffers, values, taken)
-        if elsewhere:
-            write_back(elsewhere, buffers)
+                part.run(buffers, values, taken, over)
+
+    def finish(
+        self,
+        buffers: list[Buffer],
+        values: Sequence[int],
+        taken: Taken,
+        over: Over,
+        error: BaseException,
+    ) -> bool:
+        """Called when that error, or Ctrl-C, came after a run was `over` so far. Says whether it
+        had begun to overwrite what came with the graph. Then it is finished now; where that can't
+        be, all that it writes is spoilt."""
+        if not self.written:
+            over.clear()  # it can be done again
+        if not over:
+            return False
+        flow = self.flow
+        if OPEN not in over and (DONE in over or not isinstance(error, Exception)):
+            try:
+                self.run(buffers, values, taken, over)
+            except Exception as another:
+                error = another
+        if DONE not in over or over[-1] is DONE:
+            note(flow, buffers, taken, over)
+        if DONE not in over:
+            homes = {flow.homes[n] for step, ns, _ in flow.steps for n in ns[: step.writes]}
+            spoil((buffers[n] for n in flow.kept if flow.homes[n] in homes), error)
+        return True
 
     def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
         """Runs all parts, with a thread for each lane. Counting and waiting is done here, by one
@@ -246,9 +307,9 @@ class Chain:
         def launch(number: int) -> None:
             part = parts[number]
             if isinstance(part, Item):
-                part.run(buffers, values, taken)
+                part.run(buffers, values, taken, [])
             else:
-                part.launch(tables[number], values)
+                part.launch(tables[number], values, [])
 
         def finish(number: int) -> None:
             part = parts[number]
@@ -362,18 +423,9 @@ class RunnablePlan:
             if kept.kind == "part":
                 buffers[number] = buffers[kept.whole].part(kept.place)
 
-    def run(
-        self,
-        params: Sequence[Buffer],
-        values: Sequence[int],
-        taken: Taken,
-        given: Mapping[int, Buffer] | None = None,
-    ) -> list[Buffer]:
-        """Runs all steps and returns the buffers of all storages. Results that are `given` are not
-        allocated; the fault words that are used are added to `taken`."""
-        buffers = self.storages(params, given or {}, arenas_for([self]))
-        self.chain.run(buffers, values, taken)
-        return buffers
+    def run(self, params: Sequence[Buffer], values: Sequence[int]) -> None:
+        """Runs all steps."""
+        self.chain.run(self.storages(params, {}, arenas_for([self])), values, {}, [])
 
 
 class Arena:

@@ -112,8 +112,11 @@ class Buffer:
         device = Device[self.device]
         device.synchronize()
         count = self.nbytes - start if nbytes is None else nbytes
-        with Telling(device.name, f"reading {count:,} bytes"):
+        try:
             return memoryview(device.backend.memory.read(self.handle, count, start))
+        except Exception:
+            with Telling(device.name, f"reading {count:,} bytes"):
+                raise
 
     def write(self, data: memoryview, start: int = 0) -> None:
         """Overwrites the bytes from `start` on from the host."""
@@ -125,8 +128,11 @@ class Buffer:
                     part.write(np.ascontiguousarray(piece).data.cast("B"))
             return
         device = Device[self.device]
-        with Telling(device.name, f"writing {len(data):,} bytes"):
+        try:
             device.backend.memory.write(self.handle, data, start)
+        except Exception:
+            with Telling(device.name, f"writing {len(data):,} bytes"):
+                raise
 
     def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         """From the bytes of the whole, the bytes of each part."""
@@ -262,14 +268,15 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 class Family:
     """Tensors that are views of each other. `root` is what they are views of, if that is not
     storage but a pending copy: a padded or repeated view, a constant. `recorded`: a gradient
-    follows one of them."""
+    follows one of them. `several`: others came to the first, even if they are gone."""
 
-    __slots__ = ("root", "recorded", "members", "__weakref__")
+    __slots__ = ("root", "recorded", "several", "members", "__weakref__")
 
     def __init__(self, first: Holder) -> None:
         self.root: UOp | None = None
-        self.recorded = False
-        self.members: Alive[Holder] = Alive(first)
+        self.recorded = self.several = False
+        self.members: Alive[Holder] = Alive()
+        self.members.add(first)
 
 
 class Families(Alive[Family]):
@@ -290,15 +297,8 @@ def join(base: UOp, family: Family) -> None:
     if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
         with _beginning.now:  # one for all threads; a write may take it away at any time
             base.families = families = base.families or Families()
-        families.add(family)
+        families.add_once(family)
         families.copied |= family.root is not None
-
-
-def inherit(old: UOp, new: UOp) -> None:
-    """Readers of the version `old` read `new` from now on."""
-    for family in _families(old):
-        join(new, family)
-    old.families = None
 
 
 def copies_of(base: UOp) -> list[Family]:
@@ -386,6 +386,7 @@ def note_change(*changed: Any) -> None:
 def supersede(old: UOp, new: UOp) -> None:
     """`new` is the next version of the buffer that `old` is a version of."""
     old.newer = new
+    Changes.count += 1  # at once: no Ctrl-C is heard before the next call
     note_change(new)
 
 
@@ -410,20 +411,21 @@ last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
 """For overwritten versions, the era in which they ended, if it wasn't the first."""
 
 
-def overwritten(old: UOp, new: UOp) -> None:
-    """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
+def overwritten(old: UOp, write: UOp | None = None) -> None:
+    """The storage of `old` holds a new version now, the value of the ASSIGN `write` if that is
+    given. What is seen of it comes last, in stores between which no Ctrl-C is heard."""
     buffer = buffer_of(old)
-    buffer.expression = buffer.past = None
-    bind(new, buffer)
-    inherit(old, new)
+    new = _next_version(buffer, [old] if write is None else [old, write])
     if buffer.era:
         last_eras[old] = buffer.era
-    old.storage, old.newer = None, new
-
-
-def written_by(version: UOp, write: UOp) -> None:
-    """The BUFFER `version` holds the result of the ASSIGN `write`; readers may refer to either."""
-    version.readers = write.readers
+    if write is not None:
+        new.readers = write.readers  # who may refer to either
+        _learned.add(write)
+    version = weakref.ref(new)
+    buffer.version, buffer.expression, buffer.past = version, None, None
+    old.storage, old.newer, old.families = None, new, None
+    if write is not None:
+        write.known, write.families = new, None
 
 
 def renew(buffer: Buffer) -> None:
@@ -432,9 +434,20 @@ def renew(buffer: Buffer) -> None:
     old = node_of(buffer)
     if old is None or old.newer is not None:
         return
-    fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
-    inherit(old, fresh)
-    learn(old, fresh)
+    new = _next_version(buffer, [old])
+    version = weakref.ref(new)
+    _learned.add(old)
+    buffer.version, old.known, old.families = version, new, None
+
+
+def _next_version(buffer: Buffer, before: list[UOp]) -> UOp:
+    """A node for what the buffer holds from now on, with the readers of these earlier ones."""
+    new = UOp.new_buffer(buffer.device, before[0].arg, before[0].dtype)
+    new.storage = buffer
+    for old in before:
+        for family in _families(old):
+            join(new, family)
+    return new
 
 
 def is_read(node: UOp) -> bool:
@@ -449,8 +462,8 @@ _learned: Alive[UOp] = Alive()
 
 def learn(node: UOp, value: UOp) -> None:
     """The value of `node` is now at `value`, a view of storage."""
+    _learned.add(node)  # first: a capture must be able to hide what is known
     node.known = value
-    _learned.add(node)
 
 
 @contextlib.contextmanager

@@ -151,7 +151,7 @@ class Trial:
         waits = self.device.target.has_groups
         clock = time.perf_counter if waits else time.thread_time
         start = clock()
-        plan.run(self.buffers, self.values, {})
+        plan.run(self.buffers, self.values)
         if waits:
             self.device.synchronize()
         return (clock() - start) / len(plan.plan.steps)
@@ -160,7 +160,7 @@ class Trial:
         """What the kernel writes, over other contents."""
         for slot in self.written:
             self.buffers[slot].write(self.given[slot])
-        self._several(key, 1).run(self.buffers, self.values, {})
+        self._several(key, 1).run(self.buffers, self.values)
         pairs = [(self.buffers[slot], self.storages[slot].dtype) for slot in self.written]
         return [as_array(buffer, dtype) for buffer, dtype in pairs]
 

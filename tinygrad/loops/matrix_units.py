@@ -177,7 +177,7 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("wmma.f16", "wmma", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA),
     MatrixUnit("wmma12.bf16", "wmma12", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("wmma12.f16", "wmma12", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA12),
-    MatrixUnit("mma.tf32", "tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
+    MatrixUnit("mma.tf32", "mma_tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
     # four warps; operands all have the same number of rows, results have several sizes
     *(
         MatrixUnit(f"wgmma.{kind}.{n}", feature, a, a, out, 64, n, depth, 1, 128, _wgmma(n, depth))

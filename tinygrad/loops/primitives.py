@@ -25,6 +25,7 @@ from tinygrad.loops.layout import (
     is_plain_loop,
     name_of,
     nodes_of,
+    option,
     own_ranges,
     role_of,
     size_of,
@@ -427,8 +428,8 @@ def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
     room = _cut_off(found, names.index(loop) + 1) if extra < 0 else 0
     if extra < -room:
         raise ArgumentError(f"pad {name!r} by {extra} at {loop!r}: legal from {-room}")
-    before = next((v for k, v in found.arg[2] if k == "pad"), ())
-    return replaced(kernel, {found: _with_option(found, "pad", (*before, (loop, extra)))})
+    padding = (*option(found, "pad", ()), (loop, extra))
+    return replaced(kernel, {found: _with_option(found, "pad", padding)})
 
 
 def _cut_off(stage: UOp, first: int) -> int:

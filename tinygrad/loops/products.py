@@ -18,6 +18,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
 from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_tile
 from tinygrad.loops.tensorise import operand, units_of
+from tinygrad.schedule.bases import beneath
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -62,16 +63,9 @@ class Product:
     is_multiplied: bool = True  # a sum of plain products, as a matrix unit computes it
 
 
-def below_casts(value: UOp) -> UOp:
-    """A value without its casts."""
-    while value.op is Ops.CAST:
-        value = value.src[0]
-    return value
-
-
 def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
     """The two factors if a REDUCE sums products, else None."""
-    value = below_casts(reduction.src[0])
+    value = beneath(reduction.src[0], (Ops.CAST,))
     if reduction.arg != "add" or value.op not in (Ops.MUL, Ops.WMMA):
         return None
     first, second = value.src

@@ -24,10 +24,11 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import below_casts, factors_of, operands_of, those_in
+from tinygrad.loops.products import factors_of, operands_of, those_in
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.trims import bounded
+from tinygrad.schedule.bases import beneath
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -239,7 +240,8 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     products: list[tuple[UOp, UOp]] = []
     for node in plan.sums:
         pair = operands_of(node)
-        if pair is not None and (node in made or forms & {*pair, *map(below_casts, pair)}):
+        sides = [] if pair is None else [*pair, *(beneath(side, (Ops.CAST,)) for side in pair)]
+        if pair is not None and (node in made or not forms.isdisjoint(sides)):
             products.append(pair)
     if not products:
         return _adjacent_rows(plan, found)

@@ -75,6 +75,9 @@ class LeastSquares(NamedTuple):
 
 det = Tensor.det
 inv = Tensor.inv
+inv_ex = Tensor.inv_ex
+solve_ex = Tensor.solve_ex
+lu_factor_ex = Tensor.lu_factor_ex
 cholesky = Tensor.cholesky
 cholesky_ex = Tensor.cholesky_ex
 cross = Tensor.cross
@@ -183,7 +186,10 @@ def lu_factor(a: Tensor) -> LUFactor:
 
 
 def matrix_rank(
-    a: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
+    a: Tensor,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
+    hermitian: bool = False,
 ) -> Tensor:
     """How many singular values count; see `Tensor.pinv`.
 

@@ -193,6 +193,8 @@ def of_any_size(kernel: UOp) -> tuple[UOp, int]:
     offset, sizes = target.src[1], [r.vmax + 1 for r in ranges]
     if not ranges or offset is not simplify_index(offset_of(ranges, sizes)):
         return kernel, 0
+    if any(len(loop.src) > 1 for loop in ranges):
+        return kernel, 0  # of what a variable leaves out nothing is written
     size, order = prod(sizes), kernel.toposort()
     whole = {n.src[0] for n in order if n.op is Ops.INDEX and n.src[1] is offset}
     if any(param.arg[1] != size for param in whole):

@@ -159,4 +159,31 @@ def simplify(node: UOp) -> UOp:
 size = functools.lru_cache(4096)(simplify_index)
 """A size in its one form. It comes again and again."""
 
-services.simplify, services.size = simplify, size
+
+def simplest(node: UOp) -> UOp:
+    """What `UOp.simplify` gives: an expression of variables in the one form that it has as a size,
+    unless a number of that could wrap; other graphs as `simplify` writes them."""
+    node = simplify(node)
+    if node.dtype not in dtypes.ints or node.shape or not _VARIED.issuperset(_ops_of(node)):
+        return node
+    found: dict[UOp, UOp] = {}
+    for each in simplify_index(node.cast(dtypes.index)).toposort():
+        is_leaf = each.dtype is not dtypes.index or each.op is Ops.CAST
+        made = each.src[0] if each.op is Ops.CAST else each
+        if not is_leaf:
+            made = UOp(each.op, node.dtype, tuple(found[s] for s in each.src), each.arg)
+            low, high = dtypes.min(node.dtype), dtypes.max(node.dtype)
+            if not low <= each.vmin <= each.vmax <= high:
+                return node
+        found[each] = made
+    return made if made.dtype is node.dtype else node
+
+
+_VARIED = GroupOp.ALU | {Ops.CONST, Ops.DEFINE_VAR, Ops.BIND}
+
+
+def _ops_of(node: UOp) -> set[Ops]:
+    return {each.op for each in node.toposort()}
+
+
+services.simplify, services.size = simplest, size

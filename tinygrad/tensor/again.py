@@ -18,6 +18,7 @@ With SPEC a step is done both ways, and both must give the same bits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from tinygrad.engine.realize import (
     telling,
 )
 from tinygrad.engine.replay import Execution, Replay
-from tinygrad.engine.storage import Buffer, is_expected, is_read, overwritten, unknown
+from tinygrad.engine.storage import NOTHING, Buffer, is_expected, is_read, overwritten, unknown
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import in_turn, keeping
 from tinygrad.schedule.bases import stored_base
@@ -49,6 +50,7 @@ from tinygrad.tensor.promise import (
     Expression,
     Promise,
     Source,
+    Template,
     Version,
     Written,
     boxes_of,
@@ -63,6 +65,7 @@ MOST = 128  # steps that are known; the least recently used goes first
 LARGEST_KEPT = 1 << 21  # bytes of temporaries that a known step keeps for the next time
 MOST_KEPT = 1 << 25  # bytes of temporaries that all known steps keep
 LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next time
+MOST_HELD = 2  # such places of a result: loops hold the last loss while they make the next
 
 LongWay = Callable[[Sequence[Any]], object]
 """Does a step by graphs, and the writes that some more tensors are waiting for."""
@@ -81,7 +84,18 @@ class Lines:
         self.begins: list[int] = []  # of all leaves' boxes and draws, which are no part of the key
         self.is_over = False  # whether a version among them was overwritten
         self.is_lent = False  # whether other libraries see storage among them
-        self._seen: dict[UOp, int] = {}
+        self.bases: dict[UOp, int] = {}  # of the storage among the leaves, in the order met
+
+    def continued(self, template: Template) -> Lines:
+        """Others that begin with these, of which only the gradients are that have this template."""
+        made = object.__new__(Lines)
+        made.whole, made.key, made.places = False, [template], self.places.copy()
+        made.leaves, made.starts = self.leaves.copy(), self.starts.copy()
+        made.begins, made.bases = self.begins.copy(), self.bases.copy()
+        made.is_over = made.is_lent = False
+        for leaf in made.leaves:
+            made._look_at(leaf)
+        return made
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
@@ -112,9 +126,10 @@ class Lines:
         inner = [b for each in expressions for b in each.sources if b not in places]
         return [*self.leaves, *inner]
 
-    def _add_leaf(self, leaf: Source) -> None:
+    def _look_at(self, leaf: Source) -> None:
+        """Notes whether it was overwritten, or others see it."""
         if type(leaf) is Version:
-            base, seen = leaf.base, self._seen
+            base = leaf.base
             buffer = base.storage
             if buffer is None:
                 self.is_over |= base.op is not Ops.CONST
@@ -122,6 +137,13 @@ class Lines:
                 self.is_over = True
             elif buffer.others:
                 self.is_lent = True
+        elif type(leaf) is not Bound:
+            self.is_lent |= leaf.buffer is not None and leaf.buffer.others > 0
+
+    def _add_leaf(self, leaf: Source) -> None:
+        self._look_at(leaf)
+        if type(leaf) is Version:
+            base, seen = leaf.base, self.bases
             self.key += leaf.row
             self.key.append(seen.setdefault(base, len(seen)))
             if leaf.start is not None:
@@ -135,7 +157,6 @@ class Lines:
             self.key.append(leaf.look)
         else:
             self.key += (leaf.expression.template, leaf.number)  # type: ignore[union-attr]
-            self.is_lent |= leaf.buffer is not None and leaf.buffer.others > 0
         self.leaves.append(leaf)
 
 
@@ -151,21 +172,23 @@ class Known(NamedTuple):
     pasts: list[list[int]]  # for each of these the sources that it is made of, if that matters
     written: list[int]  # which of the given tensors it overwrites
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
-    last: list[Buffer | None]  # the results of the last time, if they are small
+    last: list[list[Buffer]]  # of each result that is small, of the last times
 
     def results(self) -> list[Buffer]:
-        """Buffers for its results: those of the last time that are nobody's now, and new ones."""
+        """Buffers for its results: those of the last times that are nobody's now, and new ones."""
         made: list[Buffer] = []
         if noted or spoilt:  # what failed there is no fault of what comes
-            self.last[:] = [None] * len(self.last)
-        for i, (_, device, nbytes) in enumerate(self.replay.fresh):
-            buffer = self.last[i]
-            if buffer is None or getrefcount(buffer) > 3 or buffer.others:
-                buffer = Buffer(device, nbytes)
+            for several in self.last:
+                several.clear()
+        for several, (_, device, nbytes) in zip(self.last, self.replay.fresh, strict=True):
+            buffer = several[-1] if several else NOTHING  # which the caches have
+            if getrefcount(buffer) > 3 or buffer.others:
+                buffer = several.pop(0) if len(several) == MOST_HELD else NOTHING
+                if getrefcount(buffer) > 2 or buffer.others:
+                    buffer = Buffer(device, nbytes)
                 if nbytes <= LARGEST_RESULT:
-                    self.last[i] = buffer
-            else:
-                buffer.version = buffer.expression = buffer.past = None
+                    several.append(buffer)
+            buffer.version = buffer.expression = buffer.past = None
             made.append(buffer)
         return made
 
@@ -248,9 +271,10 @@ class _Asked:
     """What is to be computed: `promises`, of a step all that may stand on what it overwrites."""
 
     def __init__(self, given: Sequence[Any], writes: bool) -> None:
-        self.lines, self.writes = Lines(), writes
+        self.lines, self.writes = _lines_for(given), writes
         self.given: list[Any] = []
         self.sources: list[Any] = []  # of each, None where there is none
+        self.rewritten: list[tuple[Any, Written]] = []  # those that wait for a write
         self.homes: list[Version | None] = []  # the storage that each is, or is written to
         self.key: list[Hashable] = []
         self.promises: list[Promise] = []
@@ -261,7 +285,7 @@ class _Asked:
             return
         lines = self.lines
         waiting = self._wait() if self.writes else self.sources
-        self.promises = dedup([each.stored for each in waiting if type(each) is Promise])
+        self.promises = dedup([each._of or each for each in waiting if type(each) is Promise])
         for promise in self.promises:
             self.key += (lines.add(promise), promise.number)
         self.key += lines.key
@@ -270,16 +294,22 @@ class _Asked:
     def _take(self, tensors: Sequence[Any]) -> None:
         """Adds tensors to those that are given, and what they hold to the lines."""
         self.given += tensors
+        lines, places, key = self.lines, self.lines.places, self.key
         for tensor in tensors:
             source: Any = tensor._source
             if not isinstance(source, Promise):
                 source = source_of(tensor)
-            home = source if type(source) is Version else None
             if source is not None:
-                self.key += (self.lines.add(source), source.number)
-            if type(source) is Written:
+                key.append(places[source] if source in places else lines.add(source))
+                if source.number:
+                    key.append(-source.number)
+            kind, home = type(source), None
+            if kind is Version:
+                home = source
+            elif kind is Written:
                 self.writes, home = True, source.place
-                self.key.append((self.lines.add(home),))
+                key.append((lines.add(home),))
+                self.rewritten.append((tensor, source))
             self.sources.append(source)
             self.homes.append(home)
 
@@ -287,12 +317,15 @@ class _Asked:
         """Finds everything else that depends on storage which may be overwritten. Other writes that
         are waiting are done now, too."""
         while True:
-            waiting = waiting_for({home.buffer for home in self.homes if home is not None})
-            writes = [holder for holder in waiting if type(holder._source) is Written]
-            more = [holder for holder in writes if holder._source not in self.sources]
-            if not more:
-                return [*self.sources, *[holder._source for holder in waiting]]
-            self._take(more)
+            waiting = waiting_for({home.base.storage for home in self.homes if home is not None})
+            found = [holder._source for holder in waiting]
+            if Written in map(type, found):
+                more = [holder for holder in waiting if type(holder._source) is Written]
+                more = [holder for holder in more if holder._source not in self.sources]
+                if more:
+                    self._take(more)
+                    continue
+            return [*self.sources, *found]
 
     def may_be_done(self, known: Known) -> bool:
         """Whether what will be overwritten is seen by nobody but the given tensors, and read by no
@@ -300,13 +333,12 @@ class _Asked:
         for number in known.written:
             kin, base = self.given[number]._kin, self.homes[number].base  # type: ignore[union-attr]
             families = base.families
-            if is_expected(base):
+            if base.storage.expression is not None and is_expected(base):
                 return False
             if base.readers and is_read(base):
                 self.read.append(base)
             if families is not None and (
-                families.copied
-                or any([family() not in (None, kin) for family in families.references()])
+                families.copied or any([family is not kin for family in families.living()])
             ):
                 return False
         return not self.read or not _is_awaited(self.read)
@@ -319,36 +351,46 @@ class _Asked:
                 self.check(known, long_way)
         else:
             self.do(known)
-            for base in self.read:  # what reads it can't be followed to what is there now
-                overwritten(base, UOp.new_buffer(base.device, base.arg, base.dtype))
-            self.tell()
 
     def do(self, known: Known) -> None:
-        """Runs the plan."""
+        """Runs the plan, and says so."""
         leaves, replay = self.lines.leaves, known.replay
         for words, origins in zip(replay.faults, known.origins, strict=True):
             words.origins = origins
         made = known.results()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
-        replay.run(inputs, known.values_at(self.lines.begins), made)
+        eras = [buffer.era + 1 for buffer in self._written(known)]
+        over: list[Any] = []
+        try:
+            replay.run(inputs, known.values_at(self.lines.begins), made, over)
+            self._is_done(known, made, eras)
+        except BaseException:
+            if over:  # what was written must not be again
+                self._is_done(known, made, eras)
+            raise
+
+    def _is_done(self, known: Known, made: Sequence[Buffer], eras: Sequence[int]) -> None:
+        """Tells what depends on it; some of that may have been told already."""
         sources = self.lines.sources() if any(known.pasts) else []
         for number, buffer, past in zip(known.kept, made, known.pasts, strict=True):
-            self.promises[number].buffer = buffer
+            promise = self.promises[number]
+            promise.buffer, promise.expression.lines = buffer, None
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
-        for buffer in self._written(known):
-            buffer.era += 1
-            buffer.expression = buffer.past = None
-
-    def tell(self) -> None:
-        """Tells nodes that were made of promises where these were computed, and tensors that their
-        storage was written."""
+        for buffer, era in zip(self._written(known), eras, strict=True):
+            buffer.era, buffer.expression, buffer.past = era, None, None
+        if SPEC:
+            return  # it is undone, and done the long way
+        for base in self.read:  # what reads it can't be followed to what is there now
+            if base.storage is not None:
+                overwritten(base)
+        # nodes that were made of promises hear where these were computed, and tensors that their
+        # storage was written
         for promise in self.promises:
             if promise.expression.nodes is not None:
                 _ = promise.node
-        for tensor, source in zip(self.given, self.sources, strict=True):
-            if type(source) is Written:
-                tensor._uop, tensor._source = source.place.view, source.before
+        for tensor, source in self.rewritten:
+            tensor._uop, tensor._source = source.place.view, source.before
 
     def _written(self, known: Known) -> list[Any]:
         return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]
@@ -411,7 +453,7 @@ class _Asked:
         pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
-        last: list[Buffer | None] = [None] * len(order)
+        last: list[list[Buffer]] = [[] for _ in order]
         return Known(
             *(replay, inputs, done.values, taken, begins, order, pasts, written, origins, last)
         )
@@ -460,6 +502,16 @@ class _Asked:
         assert mine == theirs, "a step done again is another"
 
 
+def _lines_for(given: Sequence[Any]) -> Lines:
+    """Those of the gradients among these, if there are some: what else is asked for stands on the
+    same. Else new ones."""
+    for tensor in given:
+        source = tensor._source
+        if isinstance(source, Promise) and (lines := source.expression.lines) is not None:
+            return lines.continued(source.expression.template)  # type: ignore[no-any-return]
+    return Lines()
+
+
 def _numbers_known(promises: Sequence[Promise]) -> dict[UOp, UOp | None]:
     """The nodes below these that are made of numbers alone, and where others have computed them. A
     plan must not read these, as they are no part of the lines."""
@@ -485,16 +537,17 @@ def waiting_for(buffers: Collection[Buffer | None]) -> list[Any]:
     """The living tensors that are promised, not yet computed, and depend on some of this storage,
     in order of creation."""
     known: dict[Expression, bool] = {}
-    found = {}
-    for holder in [reference() for reference in Promised.holders.references()]:
-        source: Any = None if holder is None else holder._source  # type: ignore[attr-defined]
+    found: list[Any] = []
+    living: list[Any] = Promised.holders.living()
+    for holder in living:
+        source = holder._source
         if (
             isinstance(source, Promise)
-            and (source if source._of is None else source._of).buffer is None
+            and (source._of or source).buffer is None
             and _reads(source.expression, buffers, known)
         ):
-            found[holder.serial] = holder  # type: ignore[union-attr]
-    return [found[serial] for serial in sorted(found)]
+            found.append(holder)
+    return sorted(found, key=attrgetter("serial"))
 
 
 def _reads(

@@ -8,13 +8,14 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
-from tinygrad.engine.realize import computing
+from tinygrad.engine.realize import computing, without_gradient
 from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.backward import promised_derivatives, promised_gradients
-from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
+from tinygrad.tensor.core import Core, check_devices
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.pairs import Pairs
 from tinygrad.tensor.past import STARTS, computed_below, is_start
+from tinygrad.tensor.roots import VIEWS, settled
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -193,8 +194,7 @@ class Autograd(Pairs):
     def _add_gradient(self, made: Self) -> None:
         step = computing.recorder
         if self.grad is None:
-            if step is not None:
-                step.begins_gradient(self)
+            without_gradient(self)
             self.grad = made
         elif getattr(self.grad, "shape", None) != made.shape or not isinstance(self.grad, Core):
             raise ArgumentError(

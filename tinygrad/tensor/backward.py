@@ -11,7 +11,7 @@ if its node reads other storage, as that of the last step's loss does, which a l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ def _made(
     if known is None:
         return None
     _known.used(key)
-    made = Expression(known.template, lines.leaves, user_line())
+    made = Expression(known.template, lines.leaves, user_line(), lines)
     assert not SPEC or _is_right(made, known, _by_graph(root, wanted, long_way)), "others"
     gradients = []
     for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
@@ -148,8 +148,8 @@ def _wanted(lines: Lines) -> tuple[list[Any], list[Any]] | None:
     wanted: list[Any] = []
     beside: list[Any] = []
     places, starts = lines.places, lines.starts
-    alive: list[Any] = [reference() for reference in holders.references()]
-    for tensor in [each for each in alive if each is not None and each.requires_grad is True]:
+    living: list[Any] = holders.living()
+    for tensor in [each for each in living if each.requires_grad is True]:
         source = tensor._source
         if isinstance(source, Promise):
             if type(source) is Written:
@@ -192,36 +192,33 @@ def _stands_on(expression: Expression, lines: Lines, seen: set[Expression]) -> b
             below = source.expression
             if not (below in lines.places or below in seen or _stands_on(below, lines, seen)):
                 return False
-        elif source not in lines.places and all([not _is_same(source, a) for a in lines.leaves]):
+        elif source not in lines.places and not _is_of_same(source, lines):
             return False
     return True
 
 
-def _is_same(source: Source, leaf: Source) -> bool:
-    """Whether these are of the same storage in the same era."""
-    if type(source) is not Version or type(leaf) is not Version:
-        return source is leaf
-    return source.base is leaf.base and source.era == leaf.era
+def _is_of_same(source: Source, lines: Lines) -> bool:
+    """Whether it is of storage that the lines are of, in the same era: they are not over."""
+    return type(source) is Version and source.base in lines.bases and not source.is_over
 
 
-_stored_below: weakref.WeakKeyDictionary[UOp, Collection[UOp]] = weakref.WeakKeyDictionary()
+_stored_below: weakref.WeakKeyDictionary[UOp, frozenset[UOp]] = weakref.WeakKeyDictionary()
 """The storage that a node is made of."""
 
 
 def _may_occur(node: UOp, lines: Lines) -> bool:
     """Whether the graph of the lines may have this node of a tensor, which isn't where gradients
     start: it is a view of what they stand on or maybe make, or is made of nothing else."""
-    bases = {leaf.base for leaf in lines.leaves if isinstance(leaf, Version)}
     bottom = bottom_of(node)
     if bottom.op is Ops.BUFFER:
-        return bottom in bases or is_expected(bottom)
+        return bottom in lines.bases or is_expected(bottom)
     if any([item.nodes is not None for item in lines.places if type(item) is Expression]):
         return True
     below = _stored_below.get(node)
     if below is None:
         below = frozenset([n for n in node.toposort() if n.op is Ops.BUFFER])
         _stored_below[node] = below
-    return len(below) > 0 and bases.issuperset(below)
+    return len(below) > 0 and lines.bases.keys() >= below
 
 
 def _place(lines: Lines, tensor: Any) -> Hashable:

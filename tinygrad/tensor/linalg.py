@@ -221,7 +221,7 @@ def _diagonals(x: Any, names: str) -> tuple[Any, str]:
             second = names.index(c, first + 1)
             if x.shape[first] != x.shape[second]:
                 raise ShapeError(f"einsum: {c!r} twice, of sizes {x.shape}; legal is one size")
-            x = x.diagonal(0, first, second)
+            x, *_ = x._diagonal(0, first, second)
             names = names[:first] + names[first + 1 : second] + names[second + 1 :] + c
     return x, names
 

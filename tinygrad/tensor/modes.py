@@ -88,7 +88,9 @@ class During(contextlib.ContextDecorator):
         self.before.append(getattr(recording, self.name))
         if self.owner is not None:
             training.enter(self.owner)
-        setattr(recording, self.name, self.value)
+        recording.__dict__[self.name] = (
+            self.value
+        )  # no call, so no Ctrl-C, before the `with` begins
         return self
 
     def __exit__(self, *exception: object) -> None:

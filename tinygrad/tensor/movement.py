@@ -9,7 +9,9 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
+from tinygrad.engine.aliases import Pair, diagonal_of, is_window
 from tinygrad.engine.capture import refuse_to_fix
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
@@ -24,6 +26,7 @@ from tinygrad.tensor.core import (
 )
 from tinygrad.tensor.creation import checked_shape, node_of
 from tinygrad.tensor.formulas import steps_of
+from tinygrad.tensor.roots import end_of_views, is_detached, tape_end
 from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import least, most, settled
@@ -583,11 +586,24 @@ class Movement(Conversion):
 
     def diagonal(self, offset: Sint = 0, dim1: Sint = 0, dim2: Sint = 1) -> Self:
         """The diagonal of axes `dim1` and `dim2`, `offset` columns to the right, as a last axis.
-        Of a matrix as it lies in memory it is a view, which can be written.
+        It is a view, which can be written.
 
         >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
         [1, 4]
         """
+        found, axes, starts = self._diagonal(offset, dim1, dim2)
+        whole = self._held
+        bottom = tape_end(whole, end_of_views(whole))
+        if not is_concrete(whole) or 0 in found.shape or is_window(found._held, bottom):
+            return found
+        node = diagonal_of(whole, bottom, axes, starts, found.shape[-1])  # (.., element.., n)
+        order = (*range(found.ndim - 1), node.ndim - 1, *range(found.ndim - 1, node.ndim - 1))
+        node = node.permute(order)
+        return self._from(node.detach() if is_detached(whole) else node)
+
+    def _diagonal(self, offset: Sint, dim1: Sint, dim2: Sint) -> tuple[Self, Pair, Pair]:
+        """Its elements, a view only of a matrix as it lies in memory; its axes, counted from the
+        front, and where it begins on them."""
         first, second = (axis_of(d, self.ndim, "diagonal") for d in (dim1, dim2))
         if self.ndim < 2 or first == second:
             raise ShapeError(f"diagonal: axes {dim1} and {dim2} of {self.shape}; legal are two")
@@ -595,18 +611,19 @@ class Movement(Conversion):
         x = self.permute((*rest, first, second))
         *lead, rows, columns = x.shape
         below, right = max(0, -offset), max(0, offset)
+        axes, starts = (first, second), (below, right)
         n = _over(_smaller("diagonal", rows - below, columns - right))
         if isinstance(columns, UOp):  # no view of the storage
             count = UOp.arange(n, self.device)
             x = x.movedim((-2, -1), (0, 1))
-            return x._from(x._held.index(count + below, count + right)).movedim(0, -1)
-        first = below * columns + right
+            x = x._from(x._held.index(count + below, count + right)).movedim(0, -1)
+            return x, axes, starts
+        begin = below * columns + right if n else 0
         # (.., rows, columns) → (.., rows * columns), of which each columns + 1st
         flat = x.reshape((*lead, rows * columns))
-        part = flat._cut(
-            flat.ndim - 1, first if n else 0, first + (n - 1) * (columns + 1) + 1 if n else 0
-        )
-        return part._strided(part.ndim - 1, columns + 1)
+        end = begin + (n - 1) * (columns + 1) + 1 if n else 0
+        part = flat._cut(flat.ndim - 1, begin, end)
+        return part._strided(part.ndim - 1, columns + 1), axes, starts
 
     def rearrange(self, formula: str, **sizes: Sint) -> Self:
         """Axes named, split, merged and reordered, as in einops.

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from operator import or_
+from operator import attrgetter, or_
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -274,6 +274,11 @@ def fetch(tensor: Any) -> bool:
     return is_new
 
 
+def equals_known(node: UOp) -> bool:
+    """Whether an equal expression was computed before: who made this node did not."""
+    return node.known is not None or node.base.known is not None
+
+
 def start_node(serial: int) -> UOp:
     """What stands in a graph for the tensor of this number as a start, in all its versions."""
     return UOp(Ops.UNIQUE, arg=("start", serial))
@@ -304,26 +309,29 @@ def boxes_of(view: UOp) -> list[UOp]:
 
 
 class Expression:
-    """A template over `sources`, written in the user's line `origin`, and its nodes once made."""
+    """A template over `sources`, written in the user's line `origin`, and its nodes once made. Of
+    gradients also the `lines` that these are of (`tensor/backward`), until one is computed."""
 
-    __slots__ = ("template", "sources", "origin", "depth", "nodes")
+    __slots__ = ("template", "sources", "origin", "depth", "nodes", "lines")
 
-    def __init__(self, template: Template, sources: Sequence[Source], origin: str | None) -> None:
-        self.template, self.sources, self.origin = template, sources, origin
-        self.depth = 0  # of sources, plus 1
-        for source in sources:
-            if source.depth > self.depth:
-                self.depth = source.depth
-        self.depth += 1
+    def __init__(
+        self, template: Template, sources: Sequence[Source], origin: str | None, lines: Any = None
+    ) -> None:
+        self.template, self.sources, self.origin, self.lines = template, sources, origin, lines
+        self.depth = 1 + max(map(_depth, sources), default=0)
         self.nodes: list[UOp] | None = None
+
+
+_depth = attrgetter("depth")
 
 
 class Promise:
     """An output of an expression, maybe a view of what another promises. Once it is computed the
-    `buffer` of what is `stored` has its stored base."""
+    `buffer` of what is `stored` has its stored base. `error`: why its node could not be made when
+    all were asked for theirs."""
 
     __slots__ = (
-        *("expression", "number", "look", "wants", "depth", "buffer", "_of", "_base"),
+        *("expression", "number", "look", "wants", "depth", "buffer", "error", "_of", "_base"),
         "__weakref__",
     )
 
@@ -339,6 +347,7 @@ class Promise:
         self.depth = expression.depth
         self._of = None if of is None else of.stored
         self.buffer: Buffer | None = None
+        self.error: Exception | None = None
         self._base: UOp | None = None
 
     @property
@@ -364,6 +373,8 @@ class Promise:
     @property
     def node(self) -> UOp:
         """Its node, which is made now if it wasn't."""
+        if self.error is not None:
+            raise self.error
         if self.expression.nodes is None:
             write_down(self.expression)
         assert self.expression.nodes is not None, "written down"
@@ -486,7 +497,7 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
         return tensor
     write_down(source.expression, nodes)
     there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
-    there._taped = tensor._taped or there._equals_known
+    there._taped = tensor._taped or equals_known(there._uop)
     return there
 
 

@@ -8,11 +8,12 @@ from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_ac
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.core import axis_of
-from tinygrad.tensor.creation import DTypeLike, checked_dtype
+from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
 from tinygrad.tensor.elementwise import order_reversed
 from tinygrad.tensor.functions import Functions, wide
 from tinygrad.tensor.ranking import fits, places_of, ranks, words
 from tinygrad.tensor.template import expressions
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 
 REDUCES = {"add": "sum", "mul": "prod", "max": "max"}
@@ -71,7 +72,7 @@ class Reduction(Functions):
         5
         """
         self._not_empty("max", axis)
-        return self._reduce("max", axis, keepdim)
+        return self._reduce("max", axis, keepdim)._of_some("max", self, axis)
 
     def min(self, axis: Axis = None, keepdim: bool = False) -> Self:
         """The smallest; NaN if there is one. ArgumentError for an axis without elements.
@@ -81,13 +82,24 @@ class Reduction(Functions):
         """
         self._not_empty("min", axis)
         top = self._from(order_reversed(self._node))._reduce("max", axis, keepdim)
-        return top._from(order_reversed(top._node))
+        return top._from(order_reversed(top._node))._of_some("min", self, axis)
 
     def _not_empty(self, operation: str, axis: Axis) -> None:
         if any(self.shape[i] == 0 for i in self._axes(axis, operation)):
             raise ArgumentError(
                 f"{operation}: of no elements: shape {self.shape}, axis {axis}; legal is one"
             )
+
+    def _of_some(self, operation: str, whole: Self, axis: Axis) -> Self:
+        """This, a result, which a read refuses if a size that is a variable is 0 then."""
+        sizes = [whole.shape[i] for i in whole._axes(axis, operation)]
+        node = made = self._node
+        for size in sizes:
+            if isinstance(size, UOp) and size.vmin <= 0:
+                there = node_of(size, dtypes.int32, self.device).broadcast_to(self.shape)
+                text = f"{operation}: of no elements: {size.render()} along axis {axis} is 0"
+                node = node.check(there > 0, "value", text)
+        return self if node is made else self._from(node)
 
     def mean(
         self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None
@@ -134,9 +146,9 @@ class Reduction(Functions):
     # ---- spread ----------------------------------------------------------------------------------
 
     def var(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> Self:
-        """The mean of squared distances to the mean; over n - `correction`, of which None is 1.
+        """The mean of squared distances to the mean; over n - `correction`, which is 1 if not said.
 
         >>> Tensor([1.0, 3.0]).var().item()
         2.0
@@ -144,27 +156,26 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> tuple[Self, Self]:
         """The variance and the mean. A bool in the place of the axes is the correction, of all
-        elements: `var(False)` is over n.
+        elements: `var(False)` is over n. ArgumentError for a correction beside it.
 
         >>> [t.item() for t in Tensor([1.0, 2.0, 3.0]).var_mean()]
         [1.0, 2.0]
         """
-        if isinstance(axis, bool):
-            axis, correction = None, axis
+        axis, correction = spread_over(axis, correction)
         kind = least_upper_float(self.dtype)
         x = self.cast(compute_dtype(kind))
         mean = x.mean(axis, keepdim=True)
         squares = (x - mean).square().sum(axis, keepdim)
-        freedom = self._count(axis) - (1 if correction is None else correction)
-        spread = squares.div(max(0, freedom) if isinstance(freedom, (int, float)) else freedom)
+        freedom = self._count(axis) - correction
+        spread = squares.div(freedom.maximum(0) if isinstance(freedom, UOp) else max(0, freedom))
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
     def std(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> Self:
         """The square root of the variance.
 
@@ -179,7 +190,7 @@ class Reduction(Functions):
         return silent.where(0, silent.where(1, self).sqrt())
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = None
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean.
 
@@ -209,11 +220,12 @@ class Reduction(Functions):
             at, -(x._counting(n, self.device) - (n - 1))
         )  # n - 1 at the front, 0 at the end
         if fits(x, n):  # one pass over memory
-            found = n - 1 - places_of(words(ranks(x), late).max(at, keepdim))
+            found = n - 1 - places_of(words(ranks(x), late)._reduce("max", at, keepdim))
         else:
-            hit = x.eq(x.max(at, keepdim=True)) | x.isnan()
-            found = n - 1 - hit.where(late, 0).max(at, keepdim)
-        return found.cast(dtypes.int32) if self.ndim else found.reshape(())
+            hit = x.eq(x._reduce("max", at, True)) | x.isnan()
+            found = n - 1 - hit.where(late, 0)._reduce("max", at, keepdim)
+        found = found.cast(dtypes.int32) if self.ndim else found.reshape(())
+        return found._of_some("argmax", self, axis)
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The position of the smallest, the first of equals, as int32; NaN is the smallest.
@@ -264,7 +276,7 @@ class Reduction(Functions):
 
     def _below_largest(self, axis: Axis) -> Self:
         """How far each element is from the largest along `axis`, if there is one."""
-        return self if 0 in self.shape else self - self.max(axis, keepdim=True).detach()
+        return self if 0 in self.shape else self - self._reduce("max", axis, True).detach()
 
     def softmin(self, axis: Axis = -1, dtype: DTypeLike | None = None) -> Self:
         """`softmax` of minus this.
@@ -283,7 +295,19 @@ class Reduction(Functions):
         """
         if any(self.shape[i] == 0 for i in self._axes(axis, "logsumexp")):
             return self.sum(axis, keepdim).log()  # -inf
-        top = self.max(axis, keepdim=True).detach()
+        top = self._reduce("max", axis, True).detach()
         top = top.isinf().where(0, top)
         out = (self - top).exp().sum(axis, keepdim=True).log() + top
         return out if keepdim else out._without(self._axes(axis, "logsumexp"))
+
+
+def spread_over(axis: Axis | bool, correction: float | bool | None) -> tuple[Axis, float | bool]:
+    """The axes and the correction of a variance; see `var_mean`."""
+    if not isinstance(axis, bool):
+        return axis, 1 if correction is None else correction
+    if correction is not None:
+        raise ArgumentError(
+            f"var: {axis} in the place of the axes, which is the correction, and {correction=}; "
+            "legal is one of the two"
+        )
+    return None, axis

@@ -150,6 +150,9 @@ def spelled(
     """The method, which also takes others' names for its arguments. TypeError, with those that
     are legal, for one that it doesn't have; DTypeError for one of a type that it doesn't take.
     Errors name the method, or what it is `called`."""
+    if hasattr(method, "remember") and not called:  # what is like an earlier call is legal
+        inner: Any = method.__wrapped__  # type: ignore[attr-defined]
+        return method.remember(spelled(inner, others, called, plain))  # type: ignore[no-any-return]
     names = Names(method, others, called)
     if not (names.others or names.more or called or names.typed):
         return method

@@ -24,10 +24,10 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
-from tinygrad.engine.realize import Run, capturing, computing
+from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
+from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     MOST_DEEP,
@@ -44,6 +44,7 @@ from tinygrad.tensor.promise import (
     source_of,
     write_down,
 )
+from tinygrad.tensor.roots import end_of_views, root_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -128,8 +129,10 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             ]
         return found.container(made) if found.container else made[0]
 
-    remembered.is_small = is_small  # type: ignore[attr-defined]
-    return remembered  # type: ignore[return-value]
+    made: Any = remembered
+    made.is_small = is_small
+    made.remember = functools.partial(expression, is_small=is_small, moves=moves)
+    return made  # type: ignore[no-any-return]
 
 
 def constants(method: F) -> F:
@@ -187,13 +190,13 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
     found: list[Hashable] = []
     for value in values:
         kind = type(value)
-        if kind in _NUMBERS:
-            if kind is float and value == 0 and math.copysign(1.0, value) < 0:
-                return None  # equal to 0.0, but another number
-        elif isinstance(value, Core):
+        if isinstance(value, Core):
             value = see(value, seen)
             if value is None:
                 return None
+        elif kind in _NUMBERS:
+            if kind is float and value == 0 and math.copysign(1.0, value) < 0:
+                return None  # equal to 0.0, but another number
         elif kind is not tuple or not all([type(n) is int for n in value]):
             inner = _PARTED[kind](value) if kind in _PARTED else ()
             parts = looks_of(inner, see, seen)
@@ -418,24 +421,19 @@ class _OnStandIns:
 
     name, start = "expression", 0
 
-    def drawing(self) -> None:
-        """JitError: random numbers would be drawn twice."""
+    def refuse(self, _: Any = None) -> None:
+        """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
-    def begins_gradient(self, holder: Any) -> None:
+    drawing = begins_gradient = before = after = refuse
+
+    def each_time(self, happens: Any) -> None:
         """It can't be remembered."""
         raise JitError(self.name)
 
     def unwatched(self) -> AbstractContextManager[None]:
         """Nothing is watched here."""
         return nullcontext()
-
-    def before(self, run: Run) -> None:
-        """Nothing can be computed here."""
-        raise JitError(self.name)
-
-    def after(self, run: Run) -> None:
-        """It isn't."""
 
 
 _LOOKS = 3  # another thread may come between two

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any, Self
 
 from tinygrad.backends import keeps
@@ -90,10 +89,11 @@ class Tensor(InPlace):
         >>> Tensor([1, 2]).realize().uop.op
         Ops.BUFFER
         """
-        group: tuple[Tensor, ...] = (self, *others)
-        with nullcontext() if do_update_stats else GlobalCounters.uncounted():
-            compute(group)
-        return self
+        if do_update_stats:
+            compute((self, *others))
+            return self
+        with GlobalCounters.uncounted():
+            return self.realize(*others)
 
     def kernelize(self, *others: Tensor) -> Self:
         """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one.

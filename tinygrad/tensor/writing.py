@@ -27,9 +27,9 @@ from tinygrad.engine.aliases import (
     bottom_of,
     on_bottom,
     repeats,
-    spread,
     steps_between,
     writable_part,
+    written,
 )
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
@@ -49,10 +49,11 @@ from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
+from tinygrad.tensor.core import Core, check_number
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
+from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -107,16 +108,6 @@ def _is_silent(view: Core) -> bool:
     """Whether a write to it is none that gradients know of: they go on as if nothing was written,
     while values are the new ones. So are those to what was made from nothing, a start."""
     return not recording.on or is_detached(view._value)
-
-
-def _followed(node: UOp, bottom: UOp) -> UOp:
-    """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
-    for step in steps_between(node, bottom):
-        if step.op is Ops.DETACH and len(step.src) > 1:
-            bottom = step
-        elif step.op is not Ops.RESHAPE:
-            break
-    return bottom
 
 
 def _has_leaf(family: list[Any]) -> bool:
@@ -360,7 +351,7 @@ class Writing(Autograd):
         else:
             self._source = Written(promise, place, self._source, self)
             del self._uop
-        Promised.holders.add(self)
+        Promised.holders.add_once(self)
         Promised.some = True
         note_change(self)
         return True
@@ -402,9 +393,9 @@ class Writing(Autograd):
             and not is_shared(place.base, self._family)
         )
 
-    def _write_down(self, written: Written) -> None:
+    def _write_down(self, value: Self) -> None:
         with recording.written_down(followed=False), noting():  # who promised it has noted it
-            self._overwrite(self, self.of(written.value, False))
+            self._overwrite(self, value)
 
     def _do_write(self) -> bool:
         if capturing() or open_inputs:
@@ -490,24 +481,22 @@ class Writing(Autograd):
                 "in place: this needs a gradient and was made from nothing, so that writing would "
                 "cut it off from its gradient; legal are a copy of it, or with Tensor.no_grad()"
             )
-        bottom = _followed(self._value, self._bottom)
+        bottom = tape_end(self._value, self._bottom)
         self._check_single(view, members)
         new = value._held
         if view._value.reshape(bottom.shape) is not bottom:
-            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view._value.shape)
-            here = spread(view._value, bottom, ones)
-            new = here.where(spread(view._value, bottom, new), bottom)
+            new = written(view._value, bottom, new)
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
+        self._family.recorded = True
+        facts: list[tuple[Any, str, Any]] = []
         for member in members:
             node = member._value
-            member._show(on_bottom(node, _followed(node, member._bottom), new))
+            facts.append((member, "_uop", on_bottom(node, tape_end(node, member._bottom), new)))
             if not is_detached(node):
-                member.requires_grad = member._taped = True
-        self._family.recorded = True
-        self._family.root = root_of(new)
-        note_change(*members)
+                facts += [(member, "requires_grad", True), (member, "_taped", True)]
+        self._set_all(facts, root_of(new))
 
     def _overwrite(self, view: Self, value: Self) -> None:
         """`view`, this or a part of it, holds `value` from now on, and its family sees it.
@@ -530,7 +519,7 @@ class Writing(Autograd):
             )
         # of a silent write: who has a way for gradients, and which, to be given it back below
         taped = [m for m in members if silent and m._taped and m.requires_grad]
-        tape = [(m, m._value, _followed(m._value, m._bottom)) for m in taped]
+        tape = [(m, m._value, tape_end(m._value, m._bottom)) for m in taped]
         if not all(is_concrete(bottom) for _, _, bottom in tape):
             raise ArgumentError(
                 f"in place: not recorded, to a result of shape {self.shape} that gradients follow; "
@@ -538,20 +527,34 @@ class Writing(Autograd):
             )
         for member in members:
             member._taped = False
-        if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            # an expression that nobody else sees is no place to write to: the value takes its place
-            new = value._value if silent else value._held
-            new = new.contiguous() if tape else _laid_out(new)
-            self.hold(new.detach() if silent and not tape else new)
-            self._family.root = root_of(self._uop)
-            self._reads_with(value)
-        else:
-            self._check_single(view, members)
-            view._write_to_storage(value, silent)
-        for member, past, bottom in tape:  # the new value, and gradients as if it were the old one
+        try:
+            if view is self and len(members) == 1 and self._bottom.op not in STORED:
+                # an expression that nobody else sees is no place to write to: the value takes it
+                new = value._value if silent else value._held
+                new = new.contiguous() if tape else _laid_out(new)
+                new = new.detach() if silent and not tape else new
+                self._family.root = root_of(new)
+                join(bottom_of(new), self._family)
+                value._reads_with()
+                self.hold(new)
+            else:
+                self._check_single(view, members)
+                view._write_to_storage(value, silent)
+            self._keep_taped(tape)
+        except BaseException:
+            self._keep_taped(tape)
+            raise
+
+    def _keep_taped(self, tape: list[tuple[Self, UOp, UOp]]) -> None:
+        """Gives members the value that is there now, and gradients as if nothing was written: those
+        of what they were, by its bottom."""
+        facts: list[tuple[Any, str, Any]] = []
+        for member, past, bottom in tape:
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
             now = member._bottom.reshape(bottom.shape).detach(history)
-            member.hold(on_bottom(past, bottom, now), taped=True)
+            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", True)]
+        if tape:
+            self._set_all(facts, self._family.root)
 
     def _write_to_storage(self, value: Self, silent: bool) -> None:
         """The next version of all storage that this is a view of, with `value` here. The storage is

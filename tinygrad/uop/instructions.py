@@ -73,7 +73,6 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.SHL, "a, b", "bits moved up, by less than the width", "native"),
     Instruction(Ops.SHR, "a, b", "bits moved down, of a signed a with its sign", "native"),
     Instruction(Ops.FAULT, "fault words, bool, operand..", "once: arg and the operands", "native"),
-    Instruction(Ops.GUARD, "a, b, (FAULT's)..", "a after the FAULT; b if it tells", "native"),
     Instruction(Ops.MULACC, "a, b, c", "a*b + c, rounded once", "native"),
     Instruction(Ops.RECIP, "a", "one over a", "native"),
     Instruction(Ops.TRUNC, "a", "a without its fraction", "native"),

@@ -114,7 +114,6 @@ class Ops(IntEnum):
     FENCE = auto()
     MATRIX = auto()
     FAULT = auto()
-    GUARD = auto()
     VECTORIZE = auto()
     GEP = auto()
     SHUFFLE = auto()
@@ -471,7 +470,6 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.FENCE, 0, "void", "none", "What the lane wrote to LOCAL is there for units, too."),
     Row(Ops.MATRIX, 1, "given", "scalar", "Where in LOCAL a unit finds an operand, and how."),
     Row(Ops.FAULT, None, "void", "none", "Writes the fault word once where a bool is true."),
-    Row(Ops.GUARD, None, "first", "scalar", "FAULT of sources 2.., and where it fails source 1."),
     Row(Ops.VECTORIZE, None, "given", "scalar", "A vector of its sources, or one repeated."),
     Row(Ops.GEP, 1, "given", "scalar", "Lane arg of a vector."),
     Row(Ops.SHUFFLE, 2, "given", "scalar", "Lanes `arg` of two vectors side by side."),

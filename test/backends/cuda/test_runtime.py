@@ -99,6 +99,8 @@ def test_features_of_a_card_can_be_left_unused(library):
     whole = open_device("CUDA").target.native
     with Context(CUDA_WITHOUT="wgmma, box_copy"):
         assert whole - open_device("CUDA").target.native == {"wgmma", "box_copy"}
+    with Context(ALLOW_TF32=1):
+        assert open_device("CUDA").target.native - whole == {"mma_tf32", "wgmma_tf32"}
 
 
 @pytest.mark.parametrize("dtype", (dtypes.float16, dtypes.bfloat16), ids=repr)
@@ -209,6 +211,19 @@ def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monke
     np.testing.assert_array_equal(found, given[0].astype(np.float64) @ given[1])
     text = next(text for text in LIBRARY.texts if "wgmma.mma_async" in text)
     assert ("cp.async.bulk.tensor" in text) == (k != 99)
+
+
+@pytest.mark.parametrize(("card", "unit"), [(6, "wgmma"), (8, "mma.sync")])
+def test_a_shorter_mantissa_has_to_be_asked_for(library, card, unit, monkeypatch):
+    """Sums of what ten bits hold are exact; whole float32 would tell these factors from 1."""
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
+    values = np.random.randint(-64, 65, (72, 64)).astype(np.float32)
+    factors = 1 + np.full((64, 40), 2.0**-20, np.float32)
+    with Context(ALLOW_TF32=1):
+        a, b = (Tensor(x, device=f"CUDA:{card}").realize() for x in (values, factors))
+    LIBRARY.texts.clear()
+    np.testing.assert_array_equal((a @ b).numpy(), values @ np.ones_like(factors))
+    assert any(unit in text and ".tf32" in text for text in LIBRARY.texts)
 
 
 def test_boxes_follow_buffers_that_move(library, monkeypatch):

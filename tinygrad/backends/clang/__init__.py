@@ -42,9 +42,7 @@ def load_c_runner(compiler: CCompiler, cache: Any = None) -> Runner:
 def describe(host: Target, has_half: bool) -> Target:
     """The host as a program in C sees it, without instructions that C has no name for. The
     processor that the compiler makes code for is a part of its version."""
-    lacks = {"CAST_BFLOAT", "LDEXP", "GUARD", "masked_store"} | (
-        set() if has_half else {"CAST_HALF"}
-    )
+    lacks = {"CAST_BFLOAT", "LDEXP", "masked_store"} | (set() if has_half else {"CAST_HALF"})
     return replace(
         host,
         device="CLANG",

@@ -170,6 +170,5 @@ NATIVE_OPS = {
     "RECIP": ("",),
     "PREFETCH": ("",),
     "PICK": ("",),
-    "GUARD": ("",),
     **dict.fromkeys(ORDINARY, ("",)),
 }

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinygrad.backends.cpu.cut_files import check, cut, readers
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
@@ -98,14 +99,20 @@ class CPUSegment:
         self.wakes = unknown or sum(launch.work for launch in shared) >= WAKING_WORK
         self.shares = bool(shared)
         self.is_long = sum(launch.work for launch in launches) >= LONG_WORK
+        self.is_one_call = not self.is_long
         behind = struct.Struct(f"{2 + self.n_buffers + self.n_values}q")
         self._pack_behind = behind.pack_into
         self._lay_out(LIST.size + behind.size)
 
     def run(
-        self, buffers: Sequence[int], values: Sequence[int], timed: bool = False
+        self,
+        buffers: Sequence[int],
+        values: Sequence[int],
+        timed: bool = False,
+        over: list[Any] | None = None,
     ) -> list[float]:
-        """Run the kernels in order; with `timed`, return the seconds of each."""
+        """Run the kernels in order; with `timed`, return the seconds of each. `over` gets an
+        element when they have run (`OneCall`)."""
         if len(buffers) != self.n_buffers or len(values) != self.n_values:
             buffers, values = self._trimmed(buffers, values)
         queue = self.queue
@@ -117,7 +124,10 @@ class CPUSegment:
                 self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
                 if timed or self.is_long:
                     return self._run_watched(timed)
-                queue.run_list(self._list_at)
+                if over is None:
+                    queue.run_list(self._list_at)
+                else:
+                    over += map(queue.run_list, (self._list_at,))
             finally:
                 readers.pop()
                 if self.shares:

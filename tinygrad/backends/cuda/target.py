@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import ORDINARY, Target
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -37,14 +38,15 @@ class Chip:
     only: bool = False  # this capability alone, not later ones
 
 
-AMPERE = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16", "async_copy", "matrix_load", "mma"))
+AMPERE = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16", "async_copy", "matrix_load", "mma", "mma_tf32"))
+HOPPER = AMPERE | {"wgmma", "wgmma_tf32", "box_copy"}
 CHIPS = (
     Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20),
     Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, AMPERE),
     Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, AMPERE),
     Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, AMPERE),
     Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, AMPERE),
-    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, AMPERE | {"wgmma", "box_copy"}, only=True),
+    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, HOPPER, only=True),
 )
 
 
@@ -66,6 +68,8 @@ def chip_of(capability: tuple[int, int], ptx: int = 80) -> Chip | None:
 
 def chip_target(chip: Chip) -> Target:
     """A generation's row as a Target, to make code for it without one here."""
+    asked = bool(SETTINGS["ALLOW_TF32"])
+    native = {name for name in chip.native if asked or not name.endswith("_tf32")}
     return Target(
         device="CUDA",
         triple=TRIPLE,
@@ -83,7 +87,7 @@ def chip_target(chip: Chip) -> Target:
         aligned=True,
         dtypes=DTYPES,
         storage_dtypes=STORAGE,
-        native=NATIVE | chip.native,
+        native=NATIVE | native,
     )
 
 

@@ -345,11 +345,6 @@ class _Function:
         values = ", ".join(self.ref(source) for source in node.src[1:])
         self.line(f"fault({memory}, {at}, {node.arg}, {values})")
 
-    def guard(self, node: UOp) -> str:
-        value, other, *fault = node.src
-        self.fault(UOp(Ops.FAULT, dtypes.void, tuple(fault), node.arg))
-        return f"{self.ref(other)} if {self.ref(fault[1])} else {self.ref(value)}"
-
     def barrier(self, node: UOp) -> None:
         self.line("yield")
 
@@ -361,7 +356,6 @@ def _zero(dtype: DType) -> str:
 EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     Ops.EXP2: _Function.exponential,
     Ops.WHERE: _Function.where,
-    Ops.GUARD: _Function.guard,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
     Ops.VECTORIZE: _Function.vectorize,

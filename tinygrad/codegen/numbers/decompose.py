@@ -175,10 +175,17 @@ def _divide_by_constant(a: UOp, b: UOp) -> UOp | None:
     return None
 
 
+def _sign(a: UOp) -> UOp:
+    """-1 where a number is negative, else 0. A shift of an index would be a division by more than
+    an index can be."""
+    if a.dtype is dtypes.index:
+        return (a < 0).where(a.const_like(-1), 0)
+    return a >> (a.dtype.bitsize - 1)
+
+
 def _divide_positive(a: UOp, b: UOp) -> UOp:
     """Division by a positive number. For a negative a, ~(~a // b), where ~a is not negative."""
-    uint = unsigned_of(a.dtype)
-    sign = a >> (a.dtype.bitsize - 1)
+    uint, sign = unsigned_of(a.dtype), _sign(a)
     quotient = (a ^ sign).cast(uint) // b.cast(uint)
     return quotient.cast(a.dtype) ^ sign
 
@@ -187,8 +194,8 @@ def _divide_signed(a: UOp, b: UOp) -> UOp:
     """Division by any number: magnitudes are divided, and rounded up if the signs differ. INT_MIN
     // -1 wraps."""
     uint = unsigned_of(a.dtype)
-    one, last = UOp.const(uint, 1), a.const_like(a.dtype.bitsize - 1)
-    a_sign, b_sign = a >> last, b >> last
+    one = UOp.const(uint, 1)
+    a_sign, b_sign = _sign(a), _sign(b)
     a_size = (a ^ a_sign).cast(uint) + (a_sign.cast(uint) & one)
     b_size = (b ^ b_sign).cast(uint) + (b_sign.cast(uint) & one)
     divisor = b_size.maximum(one)

@@ -56,9 +56,8 @@ def spread_reduction(
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
         return
     most, own = min(UNROLL_WHOLE, MOST_COPIES // copies_around), own_ranges(reduction)
-    is_shuffled = last is not None and not {0, 1}.issuperset(steps_along(reduced, last))
-    if is_shuffled and turns(own) > most >= size_of(loop):
-        own = own[-1:]  # lanes' places are known then, and which of them are masked
+    if last is not None and turns(own) > most >= size_of(loop):
+        own = own[-1:]  # where lanes lie is known then, and which of them are masked
     if turns(own) <= most:
         plan.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
 

@@ -62,6 +62,7 @@ class ASGD(Optimizer):
 
     def _advance(self, i: int | None) -> list[Tensor]:
         t, before = self._of(i, "t"), self._of(i, "before")  # lr as it was in the step before
+        before.assign((t > 0).where(before, self.lr))  # which the first step hasn't
         rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.power)
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.engine.realize import capturing
 from tinygrad.nn.optim.optimizer import Stepper
 from tinygrad.nn.optim.schedule import Scheduler, check_factor, cosine
 from tinygrad.tensor import Tensor
@@ -48,7 +47,7 @@ class OneCycleLR(Scheduler):
 
     Raises:
         ArgumentError: an optimizer without momentum and b1, and not cycle_momentum=False; a step
-            after total_steps of them, as far as steps are not captured: replays stay at the end.
+            after total_steps of them.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -97,7 +96,6 @@ class OneCycleLR(Scheduler):
             self.rates = [*self.rates[:1], (self.max_lr, first), (first, last)]
             self.momenta = [*self.momenta, (high, high)]
             self.ends = [up, 2 * up, self.total_steps - 1]
-        self.told = self.after + 1  # steps that were told here: at most as many as there were
         super().__post_init__(optimizer)
         for each in self.optimizers:
             each.base_lr = first  # from which other schedules go on, as in PyTorch
@@ -110,22 +108,10 @@ class OneCycleLR(Scheduler):
         """The momentum at step `turn`."""
         return self._along(self.momenta, turn) if self.cycle_momentum else None
 
-    def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize these with the optimizer's step."""
-        if not capturing():
-            assert self.total_steps is not None, "made so"
-            if self.told >= self.total_steps:
-                raise ArgumentError(
-                    f"OneCycleLR.step: after {self.told} steps; legal are total_steps="
-                    f"{self.total_steps} of them"
-                )
-            self.told += 1
-        return super().schedule_step()
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
-        super().load_state_dict(state)
-        self.told = self.last_epoch
+    @property
+    def end(self) -> int | None:
+        """`total_steps`."""
+        return self.total_steps
 
     def _along(self, phases: list[tuple[float, float]], turn: Tensor) -> Tensor:
         """From the first number of a phase to its second, one phase after the other."""

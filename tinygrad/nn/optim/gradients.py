@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spell_functions
 
@@ -33,7 +33,7 @@ def clip_grad_norm_(
     >>> clip_grad_norm_([x], 5.0).item(), [round(g, 3) for g in x.grad.tolist()]
     (10.0, [3.0, 4.0])
     """
-    moved = _with_gradients(params)
+    moved = with_gradients(params)
     total = get_total_norm([grad for _, grad in moved], norm_type)
     _scale(moved, (max_norm / (total + eps)).minimum(1.0))
     return total
@@ -48,7 +48,7 @@ def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm:
     >>> clip_grads_with_norm_([x], 5.0, Tensor(10.0)); [round(g, 3) for g in x.grad.tolist()]
     [3.0, 4.0]
     """
-    _scale(_with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
+    _scale(with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
 
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
@@ -78,12 +78,8 @@ def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
     >>> x.grad.tolist()
     [6.0, -7.0]
     """
-    for param, grad in _with_gradients(params):
+    for param, grad in with_gradients(params):
         param.grad = grad.clamp(-clip_value, clip_value)
-
-
-def _with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return [(param, param.grad) for param in params if param.grad is not None]
 
 
 def _norm(x: Tensor, kind: float) -> Tensor:
@@ -100,8 +96,10 @@ class GradScaler:
 
     The loss is multiplied by a scale before `backward`, and the gradients are divided by it before
     the step. If a gradient is not finite, the step changes nothing and the scale shrinks; after
-    `growth_interval` good steps in a row it grows. All of these are tensors, so a captured step
-    does the same. (Micikevicius and others, "Mixed Precision Training", 2017.)
+    `growth_interval` good steps in a row it grows. All optimizers that step in one turn share the
+    scale, which changes by `update`, or, in programs that never call that, before the next loss is
+    scaled. All of these are tensors, so a captured step does the same. (Micikevicius and others,
+    "Mixed Precision Training", 2017.)
 
     Args:
         init_scale: the first scale.
@@ -131,7 +129,10 @@ class GradScaler:
         self.growth_interval = growth_interval
         self.factor = Tensor([init_scale], requires_grad=False).contiguous().realize()
         self.good_steps = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
-        self.good_steps.realize()
+        # since the last change: 0 no step, 1 only steps by finite gradients, -1 others
+        self.found = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
+        self.good_steps.realize(self.found)
+        self.is_told = False
         self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
@@ -141,6 +142,8 @@ class GradScaler:
         >>> scaler.scale(Tensor(0.5)).item()
         512.0
         """
+        if not self.is_told:
+            self._change()
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
 
     def unscale_(self, optimizer: Stepper) -> None:
@@ -155,18 +158,29 @@ class GradScaler:
         """
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
-        for param, grad in _with_gradients(optimizer.params):
+        for param, grad in with_gradients(optimizer.params):
             kind = compute_dtype(grad.dtype)
             param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:
-        """For PyTorch programs, which call it after a step. It does nothing: here `step` itself
-        updates the scale.
+        """Changes the scale by what the steps since the last change found.
 
         >>> scaler = GradScaler(init_scale=1024.0)
         >>> scaler.update()
         """
+        self.is_told = True
+        self._change()
+
+    def _change(self) -> None:
+        stepped, finite = self.found != 0, self.found > 0
+        good = self.good_steps + 1
+        grows = finite & (good >= self.growth_interval)
+        shrinks = stepped & ~finite
+        by = grows.where(self.growth_factor, shrinks.where(self.backoff_factor, 1.0))
+        self.factor.assign(self.factor * by)
+        self.good_steps.assign((finite & ~grows).where(good, stepped.where(0, self.good_steps)))
+        self.found.assign(self.found * 0).realize(self.factor, self.good_steps)
 
     def step(self, optimizer: Stepper) -> None:
         """A step of the optimizer by the gradients of the unscaled loss, if they are finite.
@@ -184,9 +198,8 @@ class GradScaler:
             changed[0].realize(*changed[1:])
             return
         self._unscale_once(optimizer)
-        numbers = "scaled", self.growth_factor, self.backoff_factor, self.growth_interval
-        state = self.factor, self.good_steps
-        step_again(optimizers_of(optimizer), lambda: self._moved(optimizer), numbers, state)
+        again = optimizers_of(optimizer), lambda: self._moved(optimizer)
+        step_again(*again, ("scaled",), [self.found])
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
         """The same, not computed yet: all tensors that change.
@@ -209,8 +222,8 @@ class GradScaler:
 
     def _moved(self, optimizer: Stepper) -> list[Tensor]:
         """What changes by a step whose gradients are those of the loss."""
-        finite: Tensor = self.good_steps >= 0  # true
-        for _, grad in _with_gradients(optimizer.params):
+        finite: Tensor = self.found == self.found  # true
+        for _, grad in with_gradients(optimizer.params):
             finite = finite & grad.isfinite().all().to(finite.device)
         for one in optimizers_of(optimizer):
             one.applies = finite
@@ -219,12 +232,8 @@ class GradScaler:
         finally:
             for one in optimizers_of(optimizer):
                 del one.applies
-        good = self.good_steps + 1
-        grows = good >= self.growth_interval
-        grown = grows.where(self.factor * self.growth_factor, self.factor)
-        factor = finite.where(grown, self.factor * self.backoff_factor)
-        good = (finite & ~grows).where(good, 0)
-        return [*changed, self.factor.assign(factor), self.good_steps.assign(good)]
+        found = self.found.assign((finite & (self.found >= 0)).where(1, -1))
+        return [*changed, found]
 
 
 def optimizers_of(stepper: Stepper) -> list[Optimizer]:

@@ -66,10 +66,9 @@ class Moments(Optimizer):
             self.numbers = (*self.numbers, "t")
 
     def _turns(self, power: Tensor) -> float:
-        left = power.item()
-        if left in (0, 1):
-            return 0 if left else math.inf
-        return round(math.log(left) / math.log(np.float32(self.b2)))
+        if np.float32(self.b2) in (0, 1):
+            return 0.0 if power.item() else math.inf
+        return abs(float(_steps(power, self.b2).item()))
 
     def _shares(self, i: int | None, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the averages of a parameter hold of the weight 1, beside them."""
@@ -105,8 +104,12 @@ def _share(power: Tensor, b: float | Tensor) -> Tensor:
     """1 - bᵗ without cancellation: by t, which is known from the power of the rounded b."""
     if isinstance(b, Tensor) or np.float32(b) in (0, 1):
         return 1 - power
-    t = (power.log() / math.log(np.float32(b))).round()
-    return -(t * math.log(b)).expm1()
+    return -(_steps(power, b) * math.log(b)).expm1()
+
+
+def _steps(power: Tensor, b: float) -> Tensor:
+    """How many factors b, which is rounded, there are in the power."""
+    return (power.log() / math.log(np.float32(b))).round()
 
 
 @expression

@@ -14,17 +14,22 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
+from tinygrad.engine.realize import without_gradient
+from tinygrad.engine.storage import buffer_of
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
 from tinygrad.tensor.arguments import check_types, number_of
-from tinygrad.tensor.template import expression, looks_of
+from tinygrad.tensor.template import Several, expression, looks_of
+from tinygrad.uop.op import Ops
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -80,8 +85,8 @@ class Stepper(ABC):
         >>> w.grad is None
         True
         """
-        for param in self.params:
-            param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
+        for param, grad in with_gradients(self.params):
+            param.grad = None if set_to_none else grad.zeros_like()
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -146,6 +151,10 @@ class Optimizer(Stepper):
     (True, 2)
     """
 
+    __slots__ = ("_looked_at",)
+    _looked_at: tuple[Sequence[Any], Sequence[Hashable], list[Tensor]]
+    """What the last step found here, how that looks, and the tensors among it."""
+
     applies: Tensor | None = None
     """A bool: whether a step counts. None is yes; loss scaling says no after an overflow."""
 
@@ -169,6 +178,7 @@ class Optimizer(Stepper):
         return super().__new__(cls)
 
     def __init__(self, params: Parameters, lr: Any, maximize: bool = False) -> None:
+        self._looked_at = (), (), []
         params = checked_tensors(self._name, params)
         given, lr = lr, number_of(lr.reshape(())) if isinstance(lr, Tensor) else lr
         self._check(lr=lr)
@@ -320,31 +330,32 @@ class Optimizer(Stepper):
         """This one."""
         return [self]
 
-    def _holds(self) -> tuple[tuple[Hashable, ...], list[Tensor]] | None:
+    def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
-        if not type(self).__module__.startswith(__package__ or ""):
-            return None
-        plain: list[Hashable] = [type(self), *surroundings_now()]
-        tensors: list[Tensor] = []
-        values: list[Any] = []
+        held: list[Any] = []
         for name, value in vars(self).items():
-            if type(value) is dict:
-                plain.append(tuple(value))
-                value = list(value.values())
-            several = value if type(value) is list else (value,)
-            plain += (name, len(several))
-            values += several
-        looks = looks_of(values, _as_it_is, tensors)
-        if looks is None:
-            return None
-        plain += looks
-        for param in self.params:
-            plain.append(param.grad is None)
-            if isinstance(param.grad, Tensor):
-                tensors.append(param.grad)
-            elif param.grad is not None:
+            held.append(name)
+            if type(value) is list:
+                held += value
+            elif type(value) is dict:
+                held += (*value, *value.values())
+            else:
+                held.append(value)
+        before, looks, tensors = self._looked_at
+        if len(held) != len(before) or not all(map(is_, held, before)):
+            tensors = []
+            found = looks_of(held, _as_it_is, tensors)
+            if found is None or not type(self).__module__.startswith(__package__ or ""):
                 return None
-        return tuple(plain), tensors
+            looks = found
+            if Several not in map(type, looks):  # in which others may be later
+                self._looked_at = held, looks, tensors
+        grads = [param.grad for param in self.params]
+        given = [grad for grad in grads if grad is not None]
+        if not all([isinstance(grad, Tensor) for grad in given]):
+            return None
+        wants = [bool(tensor.requires_grad) for tensor in tensors]
+        return (type(self), *looks, *wants, *map(is_, grads, repeat(None))), [*tensors, *given]
 
     @Tensor.no_grad()
     def schedule_step(self) -> list[Tensor]:
@@ -364,6 +375,7 @@ class Optimizer(Stepper):
         """
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
+        with_gradients(self.params)
         moved = [i for i, param in enumerate(self.params) if param.grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
@@ -397,6 +409,11 @@ class Optimizer(Stepper):
                 f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "
                 f"gradient {grad.shape} on {grad.device}; legal is the parameter's"
             )
+        if grad.uop.base.op is Ops.BUFFER:
+            try:
+                buffer_of(grad.uop.base)
+            except ArgumentError as error:  # before anything is written
+                raise ArgumentError(f"{self._name}.step: parameter {i}: {error}") from error
 
     def _shared(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A parameter and its gradient as a step sees them: of several devices each its part."""
@@ -545,6 +562,14 @@ class OptimizerGroup(Stepper):
         """What can be set of each optimizer, by name."""
         return [options for each in self.optimizers for options in each.param_groups]
 
+    def _refuse_rate(self, rate: Any) -> None:
+        raise ArgumentError(
+            f"OptimizerGroup: lr = {rate!r}, but each of its optimizers has a rate of its own; "
+            'legal is to set param_groups[i]["lr"] of each'
+        )
+
+    lr = property(fset=_refuse_rate)
+
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
 
@@ -554,8 +579,9 @@ class OptimizerGroup(Stepper):
             each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
 
     def schedule_step(self) -> list[Tensor]:
-        """A step of each; returns all tensors that change."""
-        return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+        """A step of each that has a gradient; returns all tensors that change."""
+        moved = [one for one in self._alone if any(p.grad is not None for p in one.params)]
+        return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 
 
 def step_again(
@@ -577,12 +603,24 @@ def step_again(
 
     if Tensor.training and None not in held:
         given = [*tensors, *[tensor for _, several in held for tensor in several]]
-        again((plain, *[numbers for numbers, _ in held]), given, step, writes=True)
+        name = (plain, surroundings_now(), *[looks for looks, _ in held])
+        again(name, given, step, writes=True)
     else:
         step()
     for each in optimizers:
         for param in () if each.keeps_gradients else each.params:
             _ = param.grad is not None and param.grad.uop  # parts let go of the whole
+
+
+def with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Those that have a gradient, and that. Replays must find none where a captured step did."""
+    found = []
+    for param in params:
+        if param.grad is None:
+            without_gradient(param)
+        else:
+            found.append((param, param.grad))
+    return found
 
 
 def checked_tensors(who: str, params: Any) -> list[Tensor]:
@@ -600,7 +638,7 @@ def _moves(tensor: Tensor) -> bool:
 
 def _as_it_is(tensor: Any, tensors: list[Any]) -> Hashable:
     tensors.append(tensor)
-    return bool(tensor.requires_grad)
+    return Tensor
 
 
 def norm(x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.nn.state import load_state_dict
@@ -52,6 +53,7 @@ class Scheduler(ABC):
     def __post_init__(self, optimizer: Stepper) -> None:
         check_number_from(type(self).__name__, "last_epoch", self.after, -1)
         self.has_stepped = False
+        self.told: int | None = None  # steps, if it has counted
         for name in self.counts:
             if (number := getattr(self, name)) < 1:
                 who = type(self).__name__
@@ -82,6 +84,8 @@ class Scheduler(ABC):
         for each in self.optimizers:
             self._check_alone(each)
         self.has_stepped = True
+        if self.end is not None:
+            each_time(self._count)
         turn = self.turn.assign(self.turn + 1)
         return [
             turn,
@@ -109,10 +113,28 @@ class Scheduler(ABC):
             )
         _LAST[optimizer] = ref(self)
 
+    def _count(self) -> None:
+        """ArgumentError if this was the last step. The host counts, too: a step that is captured
+        can't look, and a CHECK would fail when the weights have been written."""
+        assert self.end is not None, "asked before"
+        if not capturing() and (self.told is None or self.told >= self.end):
+            self.told = self.last_epoch  # which somebody may have loaded
+        self.told = self.after + 1 if self.told is None else self.told
+        if self.told >= self.end:
+            raise ArgumentError(
+                f"{type(self).__name__}.step: after {self.told} steps; legal are {self.end} of them"
+            )
+        self.told += 1
+
     def step(self) -> None:
         """Goes on by one step, now."""
         changed = self.schedule_step()
         changed[0].realize(*changed[1:])
+
+    @property
+    def end(self) -> int | None:
+        """How many steps there are; None: it goes on for ever."""
+        return None
 
     @property
     def last_epoch(self) -> int:
@@ -126,6 +148,7 @@ class Scheduler(ABC):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
         load_state_dict(self.state_dict(), state)
+        self.told = None
 
     def get_last_lr(self) -> list[float]:
         """The rates now, one an optimizer."""
@@ -430,6 +453,17 @@ class SequentialLR(Scheduler):
                 f"{len(self.schedulers)} schedules; legal are {legal}"
             )
         super().__post_init__(optimizer)
+
+    @property
+    def end(self) -> int | None:
+        """Where a schedule ends before its milestone; or the last, if it does."""
+        begins, ends = [0, *self.milestones], [*self.milestones, math.inf]
+        last = [
+            begin + each.end
+            for begin, until, each in zip(begins, ends, self.schedulers, strict=True)
+            if each.end is not None and begin + each.end < until - 1
+        ]
+        return min(last, default=None)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate of the schedule whose turn it is."""

@@ -33,6 +33,7 @@ from tinygrad.tensor.core import PACKAGE, Core, Shape, axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
 from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
+from tinygrad.tensor.reduction import spread_over
 from tinygrad.tensor.spellings import turn
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
@@ -387,9 +388,8 @@ class Complex(Tensor):
     def _accumulated(self, monoid: str, axis: Any, keepdim: bool, dtype: Any) -> Any:
         return (self if dtype is None else self.cast(dtype))._reduce(monoid, axis, keepdim)
 
-    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: Any = 1) -> Any:
-        if isinstance(axis, bool):
-            axis, correction = None, axis
+    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: Any = None) -> Any:
+        axis, correction = spread_over(axis, correction)
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
 

@@ -16,6 +16,7 @@ Each file has a class that derives from the one before it, made of the methods o
     products        sums over products by their names; lengths
     statistics      medians, quantiles, differences, covariance
     sets            searchsorted, histograms, unique
+    counts          random counts: Poisson's and binomial
     resizing        interpolation
     alike           shapes, dtypes and devices of other tensors; hints for what isn't there
     in_place        methods that end in _

@@ -92,7 +92,6 @@ class Alike(Resizing):
         "asarray": "Tensor(data)",
         "from_numpy": "Tensor(array)",
         "frombuffer": "Tensor(bytes, dtype=..)",
-        "poisson": "numpy.random.Generator.poisson",
         "segment_reduce": "scatter_reduce",
         "vmap": "methods, which broadcast and take batches",
         # SciPy's functions
@@ -112,7 +111,6 @@ class Alike(Resizing):
         "seed": "manual_seed(..)",
         "initial_seed": "manual_seed(..)",
         "compile": "TinyJit(function)",
-        "binomial": "numpy.random.Generator.binomial",
         "cond": "tinygrad.linalg.cond, or where for a choice",
         "grid_sampler": "nn.functional.grid_sample(t, ..)",
         "chain_matmul": "linalg.multi_dot",

@@ -167,6 +167,37 @@ class Decomposition(Interop):
 
     inverse = inv
 
+    def inv_ex(self, check_errors: bool = False) -> tuple[Self, Self]:
+        """As `inv`, without an error unless `check_errors`: the inverse, NaN where there is none;
+        and for each matrix 0, or the number of its first pivot that is 0.
+
+        >>> [t.tolist() for t in Tensor([[2.0, 0.0], [0.0, 0.0]]).inv_ex()]
+        [[[nan, nan], [nan, nan]], 2]
+        """
+        x, info = self._square("inv_ex")._without_singular(check_errors)
+        found: Self = info._fails(2).where(float("nan"), x.inv())
+        return found, info
+
+    def solve_ex(self, b: Any, left: bool = True, check_errors: bool = False) -> tuple[Self, Self]:
+        """As `solve`, without an error: see `inv_ex`.
+
+        >>> [t.tolist() for t in Tensor([[2.0, 0.0], [0.0, 4.0]]).solve_ex(Tensor([2.0, 2.0]))]
+        [[1.0, 0.5], 0]
+        """
+        x, info = self._square("solve_ex")._without_singular(check_errors)
+        found = x.solve(b, left)
+        return info._fails(found.ndim - info.ndim).where(float("nan"), found), info
+
+    def _without_singular(self, check_errors: bool) -> tuple[Self, Self]:
+        """These matrices with the identity in the place of singular ones, and which these are."""
+        info = self.lu_factor_ex()[2]
+        one = self.eye(self.shape[-1], dtype=self.dtype, device=self.device)
+        return self if check_errors else info._fails(2).where(one, self), info
+
+    def _fails(self, axes: int) -> Self:
+        """Whether it says so of a matrix, beside numbers with so many more axes."""
+        return self.reshape((*self.shape, *(1,) * axes)) > 0
+
     def solve(self, b: Any, left: bool = True) -> Self:
         """X with self @ X = b, or X @ self = b unless `left`. b is (.., n, k), or vectors: (n,), or
         the batch's axes and n. LinalgError for singular matrices.
@@ -199,24 +230,36 @@ class Decomposition(Interop):
         pair = a._beside("solve_triangular", b)
         return TRIANGULAR(*pair, parameters=(upper, unitriangular))[0]
 
-    def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:
+    def pinv(
+        self, rtol: float | Self | None = None, atol: float | Self = 0.0, hermitian: bool = False
+    ) -> Self:
         """The pseudo-inverse (.., n, m) of (.., m, n). Singular values of at most max(`atol`,
-        `rtol` times the largest) count as 0; `rtol` is max(m, n) times the dtype's precision unless
-        given (0 if `atol` is).
+        `rtol` times the largest) count as 0, numbers or one for each matrix; `rtol` is max(m, n)
+        times the dtype's precision unless given (0 if `atol` is).
 
         >>> Tensor([[2.0, 0.0], [0.0, 0.0]]).pinv().tolist()
         [[0.5, 0.0], [0.0, 0.0]]
         """
         x = self._square("pinv") if hermitian else self._matrix("pinv")
-        bounds = (float(x._rtol(rtol, atol)), float(atol), bool(hermitian))
-        return PINV(x, parameters=bounds)[0]
+        relative, least = x._bounds(rtol, atol)
+        bounds = relative.stack(least, dim=-1).cast(x.dtype)
+        out: Self = PINV(x, bounds, parameters=(bool(hermitian),))[0]
+        return out
 
-    def _rtol(self, rtol: float | None, atol: float) -> float:
-        """What counts as 0 beside the largest singular value."""
-        if rtol is not None:
-            return rtol
-        mantissa = dtypes.finfo(self.real.dtype)[1]
-        return 0.0 if atol else float(max(self.shape[-2:]) * 2.0**-mantissa)
+    def _bounds(self, rtol: Any, atol: Any) -> tuple[Any, Any]:
+        """For each matrix, which singular values count as 0 beside the largest, and at all."""
+        real = self.real
+        own = float(max(self.shape[-2:]) * 2.0 ** -dtypes.finfo(real.dtype)[1])
+        least = real._tensor(0.0 if atol is None else atol, real.dtype).detach()
+        relative = least.eq(0).where(own, 0) if rtol is None else real._tensor(rtol, real.dtype)
+        shape = broadcast_shape("pinv", self.shape[:-2], relative.shape, least.shape)
+        if shape != self.shape[:-2]:
+            raise ShapeError(
+                f"pinv: rtol {relative.shape} and atol {least.shape} for {self.shape}; legal are "
+                f"numbers, and what broadcasts to {self.shape[:-2]}"
+            )
+        relative = relative.detach().cast(real.dtype)
+        return relative._broadcast_to(shape), least.cast(real.dtype)._broadcast_to(shape)
 
     def lstsq(self, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, Any]:
         """The X of least norm that makes the norm of self @ X - b least; squared norms of what is
@@ -303,7 +346,10 @@ class Decomposition(Interop):
         return self.svd(False)[1]
 
     def matrix_rank(
-        self, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
+        self,
+        atol: float | Self | None = None,
+        rtol: float | Self | None = None,
+        hermitian: bool = False,
     ) -> Self:
         """How many singular values count, see `pinv`.
 
@@ -314,9 +360,10 @@ class Decomposition(Interop):
         values = x.eigvalsh().abs() if hermitian else x.svdvals()
         if 0 in x.shape[-2:]:
             return x.real.zeros(x.shape[:-2], dtype=dtypes.int32, device=x.device)  # type: ignore[no-any-return]
-        least = atol or 0.0
-        bound = (values.max(-1, keepdim=True) * x._rtol(rtol, least)).maximum(least)
-        return (values > bound).sum(-1)
+        relative, least = x._bounds(rtol, atol)
+        bound = (values.max(-1) * relative).maximum(least)
+        rank: Self = (values > bound.unsqueeze(-1)).sum(-1)
+        return rank
 
     def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:  # noqa: N803
         """The eigenvalues of a Hermitian matrix, rising, and its eigenvectors as columns. One
@@ -378,6 +425,17 @@ class Decomposition(Interop):
         least = min(rows, columns)
         low, up = low.pad((0, columns - least)), up.pad((0, 0, 0, rows - least))
         return low.tril(-1) + up, pivots
+
+    def lu_factor_ex(self) -> tuple[Self, Self, Self]:
+        """As `lu_factor`; and for each matrix 0, or the number of its first pivot that is 0.
+
+        >>> Tensor([[0.0, 1.0], [0.0, 3.0]]).lu_factor_ex()[2].item()
+        1
+        """
+        low, pivots = self.lu_factor()
+        there = low.detach().diagonal(0, -2, -1).ne(0).int()
+        info: Self = (there.cumprod(-1).sum(-1) + 1) % (there.shape[-1] + 1)
+        return low, pivots, info
 
     def _rows_of_order(self) -> Self:
         """The matrix that puts row i at place order[i]: (.., n) → (.., n, n)."""

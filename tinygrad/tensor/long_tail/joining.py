@@ -283,7 +283,7 @@ class Joining(Orthogonal):
         """
         if self.ndim != 2:
             raise ShapeError(f"trace: {self.shape}; legal are two axes")
-        return self.diagonal().sum()
+        return self._diagonal(0, 0, 1)[0].sum()
 
     def diag(self, diagonal: Sint = 0) -> Self:
         """A square matrix with this vector on a diagonal, so many columns to the right of the main

@@ -203,7 +203,8 @@ def triangular(a: Array, b: Array, upper: bool, unit: bool) -> Any:
 @each
 def lu(a: Array) -> Any:
     """The rows' order, L and U, and what LAPACK's pivots say: each row's partner, from 1."""
-    packed, pivots = scipy_linalg("lu").lu_factor(a, check_finite=False)
+    (factor,) = scipy_linalg("lu").get_lapack_funcs(("getrf",), (a,))
+    packed, pivots, _ = factor(a)  # a pivot of 0 is none of its errors
     rows, columns = a.shape
     least = min(rows, columns)
     order = np.arange(rows)
@@ -257,13 +258,15 @@ def adjugate(a: Array) -> Any:
     return turn[..., None, None] * (inner @ u.conj().swapaxes(-1, -2))
 
 
-def pinv(a: Array, rtol: float, atol: float, hermitian: bool) -> Any:
-    """The pseudo-inverse: singular values of at most max(atol, rtol · largest) count as 0."""
+def pinv(a: Array, bounds: Array, hermitian: bool) -> Any:
+    """The pseudo-inverse: singular values of at most max(atol, rtol · largest) count as 0, of
+    bounds (.., rtol and atol)."""
     if hermitian:
         w, u = np.linalg.eigh(a)
         s, v = np.abs(w), (u * np.where(w < 0, -1, 1)[..., None, :]).conj().swapaxes(-1, -2)
     else:
         u, s, v = np.linalg.svd(a, full_matrices=False)
+    rtol, atol = np.moveaxis(bounds.real[..., None], -2, 0)
     bound = np.maximum(atol, rtol * s.max(-1, keepdims=True, initial=0))
     inverse = np.where(s > bound, 1 / np.where(s > bound, s, 1), 0)
     return (v.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)

@@ -207,6 +207,6 @@ def matrix_exp(given: Given, results: Given, incoming: Given) -> Given:
 
 def pinv(given: Given, results: Given, incoming: Given, *_: Any) -> Given:
     """-P* G P* + (1 - A P) G* P P* + P* P G* (1 - P A), where the rank is constant."""
-    (a,), (p,), (g,) = given, results, incoming
+    (a, _), (p,), (g,) = given, results, incoming
     first, last = g.mH @ (p @ p.mH), (p.mH @ p) @ g.mH
-    return [first - a @ (p @ first) + last - (last @ p) @ a - p.mH @ g @ p.mH]
+    return [first - a @ (p @ first) + last - (last @ p) @ a - p.mH @ g @ p.mH, None]

@@ -15,7 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.realize import capturing
 from tinygrad.tensor.elementwise import float_kind
-from tinygrad.tensor.long_tail.sets import Sets
+from tinygrad.tensor.long_tail.counts import Counts
 from tinygrad.tensor.template import small
 
 Numbers = NDArray[Any]
@@ -123,7 +123,7 @@ SMOOTH: dict[str, Callable[[Resize], Taps]] = {
 SYNONYMS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
-class Resizing(Sets):
+class Resizing(Counts):
     """Interpolation."""
 
     __slots__ = ()
