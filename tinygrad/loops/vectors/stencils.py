@@ -242,7 +242,7 @@ def _lanes(plan: Plan, found: Stencil) -> int:
         lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
     is_full = round_up(size, lanes) <= EMPTY * size
     if found.is_summed:  # beside phases it could be a product, whose vectors are full
-        is_full = not found.phases or (is_full and 2 * lanes >= plan.lanes)
+        is_full = not found.phases or (is_full and 2 * size >= plan.lanes)
     has_many = not found.is_summed and turns(plan.loops[n] for n in found.taps) >= MANY_TAPS
     return lanes if lanes > 1 and (is_full or has_many) else 0
 
