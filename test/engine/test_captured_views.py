@@ -70,6 +70,43 @@ def test_who_sees_a_write(step, write):
     check(step, write)
 
 
+@pytest.mark.parametrize("calls", ["pjj", "pjjj", "pjpj", "ppjj"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_results_that_equal_what_was_computed_before_are_their_own(calls, dtype):
+    """Of each call: the plain function's, whose result is read, or the captured one's."""
+
+    def seen(jit):
+        state = Tensor([1, 2, 3, 4], dtype=dtype).realize()
+        plain = lambda x: (state.pad((1, 1)), x * 2)  # noqa: E731
+        run, kept = jit(plain), []
+        for call in calls:
+            kept.append((plain if call == "p" else run)(Tensor([1, 1]).realize())[0])
+            if call == "p":
+                kept[-1].tolist()
+        found = []
+        for number, t in enumerate(kept):
+            t.assign(Tensor.full((6,), 50 + number, dtype=dtype))
+            found.append([t.tolist() for t in kept])
+        return found
+
+    assert seen(TinyJit) == seen(lambda step: step)
+
+
+@pytest.mark.parametrize("jit", [TinyJit, lambda step: step])
+def test_a_copy_that_was_made_doesnt_keep_a_write_from_its_place(jit):
+    state = Tensor([1, 2, 3]).realize()
+    place = state.uop.base.storage
+
+    @jit
+    def step(x):
+        state.assign(state + x)
+        return state.pad((1, 1)).realize()
+
+    held = [step(Tensor([1, 1, 1]).realize()) for _ in range(4)]
+    assert [t.tolist() for t in held] == [[0, n + 2, n + 3, n + 4, 0] for n in range(4)]
+    assert state.uop.base.storage is place
+
+
 def test_constants_that_the_step_finds_are_returned_themselves():
     table = Tensor.zeros(3)
     run = TinyJit(lambda x: (x + 1, table))

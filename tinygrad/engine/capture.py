@@ -47,6 +47,7 @@ from tinygrad.engine.storage import (
     bind,
     buffer_of,
     forgetting,
+    forgotten,
     nothing,
     noting,
     realized_buffer,
@@ -204,6 +205,7 @@ class Capture:
             self.gradients.note(self.made.states, self.made.written)
             standing = self._check_state(before)
         self._forsake()
+        self._remember()
         self._watch(standing)
         return self.made
 
@@ -219,6 +221,7 @@ class Capture:
         computing.recorder = self
         try:
             with forgetting():
+                self.hidden = forgotten.copy()
                 args, kwargs = unflatten(shape, iter(leaves))
                 with telling(self.outlines.see), noting() as self.changes:
                     try:
@@ -477,6 +480,13 @@ class Capture:
                 gone = nothing(node.device, node.size, node.dtype, why)
                 gone.origin = node.origin
                 holder.hold(gone.in_room(node.shape))
+
+    def _remember(self) -> None:
+        """What was computed before is where it was: the buffers that this call filled are those of
+        its results alone, and who holds the same expression doesn't follow it there."""
+        for node, value in self.hidden.items():
+            if value is not None and value.base.storage is not None:
+                node.known = value
 
     def _is_of_now(self, holder: Holder) -> bool:
         """Whether it is an expression of the state as the step leaves it, which has another value

@@ -490,7 +490,7 @@ class Core(Holder):
             return root
         with keeping.now:
             if family.root is root:  # else another thread has written meanwhile
-                leave(bottom_of(root), family)  # the copy is made
+                leave(latest(bottom_of(root)), family)  # the copy is made
                 family.root = copied_part(now)
                 join(bottom_of(now), family)
             return family.root
