@@ -200,9 +200,8 @@ def _moving(
     if is_summed:
         taps, positions = [r for r in loops if r not in its], own
         moved = {n for pair, *_ in pairs_of(window, own, taps, -_longest(taps)) for n in pair}
-        taps = [
-            r for r in taps if name_of(r) in moved
-        ]  # others are channels, with sums of their own
+        # others are channels, with sums of their own
+        taps = [r for r in taps if name_of(r) in moved]
         positions = tuple(r for r in own if name_of(r) in moved)
     else:
         taps, positions = list(own), loops[-len(own) :]
