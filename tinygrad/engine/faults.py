@@ -198,12 +198,14 @@ def _spread(run: _Run, failed: Errors, gone: Errors) -> Iterator[partial[Any]]:
     flow, errors = run.flow, Errors()
     pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
     for home, buffer in pairs:
-        known: dict[Any, Any] = gone if buffer() is None else spoilt
-        key = id(buffer) if known is gone else buffer
-        if home in flow.made:
-            yield partial(known.pop, key, None)
+        is_gone = buffer() is None
+        if home not in flow.made:
+            before = gone.get(id(buffer)) if is_gone else spoilt.get(buffer)
+            errors[home] = errors.get(home) or before
+        elif is_gone:
+            gone.pop(id(buffer), None)
         else:
-            errors[home] = errors.get(home) or known.get(key)
+            yield partial(spoilt.pop, buffer, None)
     if not failed and not any(errors.values()):
         return
     inside = {*failed}.difference(words for _, _, words in flow.steps)  # the words of a SCAN's body
