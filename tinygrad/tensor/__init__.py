@@ -4,7 +4,7 @@ The methods stand on a staircase: each file has a class that derives from the on
 method is made of those below, and `Tensor` is the top. What a Tensor is takes these steps:
 
     core            a node of the graph, its gradient, the family of views that it belongs to
-                    (what a node is a view of: roots)
+                    (what a node is a view of: roots; which line made it: origin)
     creation        tensors out of nothing, of numbers and of arrays
     conversion      other dtypes, copies, where gradients end
     movement        shapes, order, boxes, repetition (einops' formulas: formulas)

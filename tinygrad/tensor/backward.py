@@ -24,8 +24,9 @@ from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_expected
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import Lines
-from tinygrad.tensor.core import Core, user_line
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
+from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
     Expression,
     Promise,

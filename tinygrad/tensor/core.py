@@ -13,20 +13,14 @@ they are views of). The facts at the end need no explanation.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import os
-import sys
 import weakref
 from collections.abc import Callable, Collection
 from functools import partial
-from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, AxisError, ShapeError
-from tinygrad.base.helpers import Recent, at_once, plain, prod
-from tinygrad.base.settings import TRACEMETA
+from tinygrad.base.helpers import at_once, plain, prod
 from tinygrad.engine.aliases import (
     bottom_of,
     is_window,
@@ -48,6 +42,7 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
 from tinygrad.tensor.modes import training
+from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import (
     Promise,
@@ -76,8 +71,6 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_INSIDE = (PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
 _UNSTORED = MOVED | {Ops.CONST, Ops.ARANGE}
 
 
@@ -95,31 +88,6 @@ class Size(int):
     def __call__(self, dim: int | None = None) -> Any:
         """The shape; with `dim` the size of that axis."""
         return self.shape if dim is None else self.shape[axis_of(dim, len(self.shape), "size")]
-
-
-def user_line() -> str | None:
-    """`file:line` of the first caller outside this package; None if nobody wants to know."""
-    frame: FrameType | None = sys._getframe(1) if TRACEMETA.value else None
-    while frame is not None and _is_inside(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return None
-    key = id(frame.f_code), frame.f_lasti
-    known = _lines.get(key)
-    if known is None:
-        line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        _lines[key] = known = line, frame.f_code
-    return known[0]
-
-
-_lines: Recent[tuple[int, int], tuple[str, CodeType]] = Recent(4096)
-"""The line of an instruction, for which Python counts through all of the function that stands
-before it: 2 microseconds in the 200th line. The code stays, so that no other has its id."""
-
-
-@functools.lru_cache(1024)  # asked for every tensor that is made
-def _is_inside(file: str) -> bool:
-    return file.startswith(_INSIDE)
 
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:

@@ -27,8 +27,9 @@ from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.tensor.core import Core, user_line
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
+from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
     MOST_DEEP,
     Expression,
