@@ -599,10 +599,20 @@ def test_a_turn_that_is_interrupted_anywhere_is_over(kind):
     assert number > 4
 
 
-def test_control_c_in_a_finaliser_is_heard():
-    program = """
-        import signal, time
+@pytest.mark.parametrize("pause", [0, 0.05], ids=["at once", "a busy machine"])
+def test_control_c_in_a_finaliser_is_heard(pause):
+    """Also if the thread that sends it again is much quicker than the one that started it."""
+    program = f"""
+        import _thread, signal, time
         from tinygrad import Tensor
+
+        start = _thread.start_new_thread
+
+        def started(*arguments):
+            start(*arguments)
+            time.sleep({pause})
+
+        _thread.start_new_thread = started
 
         class Dies:
             def __del__(self):
