@@ -88,9 +88,8 @@ class During(contextlib.ContextDecorator):
         self.before.append(getattr(recording, self.name))
         if self.owner is not None:
             training.enter(self.owner)
-        recording.__dict__[self.name] = (
-            self.value
-        )  # no call, so no Ctrl-C, before the `with` begins
+        # no call of `setattr`, so that no Ctrl-C comes before the `with` begins
+        recording.__dict__[self.name] = self.value
         return self
 
     def __exit__(self, *exception: object) -> None:

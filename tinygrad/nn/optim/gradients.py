@@ -198,8 +198,8 @@ class GradScaler:
             changed[0].realize(*changed[1:])
             return
         self._unscale_once(optimizer)
-        again = optimizers_of(optimizer), lambda: self._moved(optimizer)
-        step_again(*again, ("scaled",), [self.found])
+        movers, moved = optimizers_of(optimizer), lambda: self._moved(optimizer)
+        step_again(movers, moved, ("scaled",), [self.found])
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
         """The same, not computed yet: all tensors that change.
