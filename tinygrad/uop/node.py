@@ -125,19 +125,20 @@ class UOp(Questions):
                     break
         if op in _VERSIONS:
             node.readers = set()
+        elif op is _DETACH and src:
+            node.readers = src[0].readers  # who reads it reads that
         entry = Entry(node, forget)
         entry.key = key
-        # no lock: of two threads that come here with one key, one finds the other's node
-        if TABLE.setdefault(key, entry) is not entry:
-            found = standing(entry)
-            if found is not None:
-                return found
-        if op is _DETACH and src:
-            node.readers = src[0].readers  # who reads it reads that
         if not is_view:
             for source in src[1:] if op is _DETACH else src:
                 if source.readers is not None:
                     source.readers.add(entry)
+        # Last, for another thread may find the node from here on. No lock: of two threads that come
+        # here with one key, one finds the other's node.
+        if TABLE.setdefault(key, entry) is not entry:
+            found = standing(entry)
+            if found is not None:
+                return found
         return node
 
     def __reduce__(self) -> tuple[Any, ...]:
