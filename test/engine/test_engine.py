@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import weakref
@@ -415,6 +416,7 @@ def test_computes_after_a_fork():
     printed = child(
         """
 import os
+import re
 from tinygrad import Tensor
 x = Tensor.ones(512, 512).contiguous().realize()
 def tell(more):
@@ -903,3 +905,23 @@ def test_what_runs_is_counted_unless_that_is_not_wanted(counted):
     x, before = Tensor([1.0, 2]).realize(), GlobalCounters.kernel_count
     assert (x * 2).realize(do_update_stats=counted).tolist() == [2, 4]
     assert GlobalCounters.kernel_count - before == counted
+
+
+def test_kernels_are_shown_with_the_lines_of_this_program(tmp_path):
+    """Not of an equal graph before it, in this process or in one whose plan is on disk."""
+    products = "(t @ t).sum().tolist()\n"
+    program = "from tinygrad import Tensor\nt = Tensor([[1.0, 2], [3, 4]]).realize()\n" + products
+    cache = {"DEBUG": "2", "TINYGRAD_CACHE": str(tmp_path / "cache")}
+
+    def lines_of(text):
+        (tmp_path / "program.py").write_text(text)
+        file = str(tmp_path / "program.py")
+        run = f"import runpy, sys; sys.stderr = sys.stdout; runpy.run_path({file!r})"
+        shown = child(run, **cache)
+        return re.findall(r"program\.py:(\d+)", shown)
+
+    first = lines_of(program)
+    assert first and set(first) == {"3"}
+    assert lines_of("\n\n" + program) == ["5"] * len(first)
+    again = lines_of(program + products * 2)
+    assert again == [line for line in "345" for _ in first]

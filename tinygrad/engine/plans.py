@@ -66,7 +66,7 @@ variables and numbers whose values the first of these are."""
 
 def known_plan(structure: Structure) -> Found | None:
     """The plan of a structure, if it was made before."""
-    key = (structure.form, *settings_of_plans())
+    key = _key_of(structure)
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
         return None
@@ -79,10 +79,16 @@ def known_plan(structure: Structure) -> Found | None:
 
 def make_plan(structure: Structure) -> None:
     """Makes the plan of a structure known."""
-    key = (structure.form, *settings_of_plans())
+    key = _key_of(structure)
     with preparing.now:
         if known_plan(structure) is None:  # else another thread was faster
             _plans[key] = _shared(structure, _plans.get(key))
+
+
+def _key_of(structure: Structure) -> tuple[Any, ...]:
+    key = (structure.form, *settings_of_plans())
+    # who is shown kernels is shown the lines that made them, not those of an equal graph
+    return key if DEBUG < 2 else (*key, *(node.origin for node in structure.nodes))
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
@@ -107,12 +113,12 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
         targets = [Device[name].target.key() for name in devices]
         key = stamped_key(sink, targets, devices, *settings_of_plans())
         raw = disk_cache().get("plan", key) if DEBUG < 3 else None
-        if raw is not None and (loaded := _unpack(raw)).complete:
+        if raw is not None and (loaded := _unpack(raw, sink)).complete:
             return loaded
     made = RunnablePlan(making.plan_to_run(sink, devices))
     # host functions exist only in their process
     if on_disk and all(step.op in (Ops.KERNEL, Ops.COPY) for step in made.given.steps):
-        disk_cache().put("plan", key, _pack(made))
+        disk_cache().put("plan", key, _pack(made, sink))
     return made
 
 
@@ -134,14 +140,15 @@ def _pins_stamp() -> str:
     return digest.hexdigest()
 
 
-def _pack(runnable: RunnablePlan) -> bytes:
-    made = runnable.given
+def _pack(runnable: RunnablePlan, sink: UOp) -> bytes:
+    """The plan as JSON, with a place in the graph for each line: the next program has its own."""
+    made, places = runnable.given, {node.origin: i for i, node in enumerate(sink.toposort())}
     touched = {ast: _touched(s) for ast, s in {s.ast: s for s in made.steps}.items()}
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
-    steps = [
-        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, touched[s.ast], s.part)
-        for s in made.steps
-    ]
+    steps = []
+    for s in made.steps:
+        slots = s.storages, s.writes, places.get(s.origin)
+        steps.append((s.op.name, s.device, *slots, s.variables, touched[s.ast], s.part))
     rest = (made.results, made.arenas, made.values, made.largest, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
 
@@ -150,16 +157,17 @@ def _touched(step: Step) -> list[Any]:
     return [[*map(sorted, each)] for each in touches_of(step)] if step.op is Ops.KERNEL else []
 
 
-def _unpack(raw: bytes) -> RunnablePlan:
+def _unpack(raw: bytes, sink: UOp) -> RunnablePlan:
     storages, steps, results, arenas, values, largest, keys = json.loads(raw)
-    kinds = dtypes.fields()
+    kinds, nodes = dtypes.fields(), sink.toposort()
     made = Plan(
         tuple(
             Storage(kind, _place(dev), kinds[dtype], *rest) for kind, dev, dtype, *rest in storages
         ),
         tuple(
-            Step(Ops[op], dev, tuple(n), writes, None, None, origin, tuple(names), (), *rest)
-            for op, dev, n, writes, origin, names, *rest in steps
+            Step(Ops[op], dev, tuple(n), writes, None, None, line, tuple(names), (), *rest)
+            for op, dev, n, writes, place, names, *rest in steps
+            for line in [None if place is None else nodes[place].origin]
         ),
         tuple(results),
         arenas,

@@ -69,9 +69,8 @@ class Structure:
                 raise _without_value(node)
             else:
                 sources = [made[s if s in made else met(s, made)] for s in node.src]
-                same = made[node] = node.with_src(tuple(sources))
-                if same.origin is None:
-                    same.origin = node.origin
+                made[node] = node.with_src(tuple(sources))
+                made[node].origin = node.origin
         return UOp.sink(*self._apart(made))
 
     def _apart(self, made: dict[UOp, UOp]) -> list[UOp]:
