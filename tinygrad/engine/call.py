@@ -102,7 +102,7 @@ class Kit:
             if buffer.others:
                 return False
         for made in self._made:
-            if not made[0]._is_new(*made[1:]):
+            if not made[0].is_untouched(*made[1:]):
                 return False
         for node in self._views:
             if node.known is not None or node.newer is not None:
@@ -387,7 +387,7 @@ def _mould(out: Output, made: Mapping[Source, int], first: int, has_others: bool
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None
-    is_among = has_others or (not out.is_copy and repeats(out.view, out.view.base))
+    is_among = has_others or (not out.owns_elements and repeats(out.view, out.view.base))
     return Mould(out, number, views, out.view.base, free, first, is_among, wants)
 
 
@@ -405,7 +405,7 @@ def _alone(mould: Mould, node: UOp) -> Holder:
     """The first tensor of a family."""
     out = mould.out
     if mould.is_among:
-        return out.kind._among(node, mould.wants, out.is_copy)
+        return out.kind.of_shared(node, mould.wants, out.owns_elements)
     return out.kind.of(node, mould.wants)
 
 

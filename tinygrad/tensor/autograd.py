@@ -209,7 +209,7 @@ class Autograd(Pairs):
             with self.no_grad():
                 self.grad = self.grad + made
 
-    def _take_gradient(self, place: Any) -> None:
+    def move_gradient_to(self, place: Any) -> None:
         """See `Holder`."""
         with self.no_grad():
             place.assign(place.zeros_like() if self.grad is None else self.grad)

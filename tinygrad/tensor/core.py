@@ -213,15 +213,15 @@ class Core(Holder):
         return cls._wrap(node, wants_gradient)
 
     @classmethod
-    def _among(cls, node: UOp, wants_gradient: bool | None, is_copy: bool) -> Self:
+    def of_shared(cls, node: UOp, wants_gradient: bool | None, owns_elements: bool) -> Self:
         """See `Holder`."""
         made = cls._wrap(node, wants_gradient)
-        if not is_copy:
+        if not owns_elements:
             made._family.root = None
         made._reads_with()
         return made
 
-    def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+    def is_untouched(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether this is as `of` made it: nothing has happened to it."""
         return (
             self._uop is node
@@ -290,11 +290,11 @@ class Core(Holder):
         self._uop, self._source, self._taped = node, None, taped
 
     @property
-    def _is_broken(self) -> bool:
+    def is_broken(self) -> bool:
         """See `Holder`."""
         return isinstance(self._source, Promise) and self._source.error is not None
 
-    def _break(self, error: Exception) -> None:
+    def break_with(self, error: Exception) -> None:
         """See `Holder`."""
         if isinstance(self._source, Promise):
             self._source.error = error.with_traceback(None)  # whose frames hold tensors
@@ -505,19 +505,19 @@ class Core(Holder):
             leave(base, self._family)
 
     @property
-    def _is_copy(self) -> bool:
+    def owns_elements(self) -> bool:
         """See `Holder`."""
         return self._root is not None
 
     @property
-    def _lies_at(self) -> UOp:
+    def lies_at(self) -> UOp:
         """See `Holder`: the view that a write to this goes to."""
         if len(self._members()) == 1:
             return writable_part(self.uop)
         value, bottom = self._value, self._bottom
         return on_bottom(writable_part(value), bottom, latest(bottom))
 
-    def _settle(self, start: int, given: Collection[Any]) -> UOp:
+    def settle_family(self, start: int, given: Collection[Any]) -> UOp:
         """See `Holder`: after the step, no expression tells who sees a write to what."""
         members = self._members()
         is_new = self._family not in given and all(m.serial >= start for m in members)
