@@ -2,8 +2,8 @@
 with and without, in turn.
 
     CAPTURE_KERNELS=pictures CPU_COUNT=1 python ...           # make kernels: any program's
-    python benchmarks/without.py pictures vectors.parts:sum_in_parts 'lambda plan: ()'
-    python benchmarks/without.py pictures vectors.stencils:stencil 'lambda plan: False' --most 9
+    python benchmarks/without.py pictures vectors.parts:sum_in_parts 'lambda draft: ()'
+    python benchmarks/without.py pictures vectors.stencils:stencil 'lambda draft: False' --most 9
 
 The function of tinygrad/loops is replaced by the given one, which does nothing, or says that
 nothing of the kind was found. A ratio is the time without it over the time with it, so above 1 it

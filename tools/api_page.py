@@ -49,12 +49,6 @@ NO_EXAMPLE = {
     "cifar": "needs a network",
     "diskcache_clear": "forgets what other programs have compiled",
     "FetchError": "an error",
-    "copy_out": "what the engine asks of a tensor",
-    "of": "what the engine asks of a tensor",
-    "alike": "what the engine asks of a tensor",
-    "family": "what the engine asks of a tensor",
-    "has_gradient": "what the engine asks of a tensor",
-    "hold": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""
@@ -110,6 +104,16 @@ def of_module(path: str) -> Iterator[Entry]:
             yield Entry(f"{path}.{name}", value)
 
 
+def asked_by_the_engine() -> set[str]:
+    """The methods of tensors that are no part of the public API, because they are the engine's."""
+    holder = importlib.import_module("tinygrad.engine.holders").Holder
+    return {name for name, value in vars(holder).items() if _is_abstract(value)} - {"uop"}
+
+
+def _is_abstract(value: Any) -> bool:
+    return getattr(value, "__isabstractmethod__", False)
+
+
 def of_class(cls: type, name: str) -> Iterator[Entry]:
     """The public methods and properties that a class defines itself; those that it leaves to others
     are with these."""
@@ -126,7 +130,7 @@ def groups() -> dict[str, list[Entry]]:
     """All public names by the title of their group; each name once."""
     found: dict[str, list[Entry]] = {}
     tensor = importlib.import_module("tinygrad").Tensor
-    seen: set[str] = set()
+    seen = {f"Tensor.{name}" for name in asked_by_the_engine()}
     for cls in tensor.__mro__:
         if cls.__module__.startswith("tinygrad.tensor"):
             own = [e for e in of_class(cls, "Tensor") if e.name not in seen]

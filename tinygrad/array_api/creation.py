@@ -9,7 +9,7 @@ from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import Devices
+from tinygrad.tensor.shapes import Devices
 
 __all__ = [
     "arange",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tinygrad.array_api.types import checked, result_type
 from tinygrad.base.errors import ShapeError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of, broadcast_shape, check_axes
+from tinygrad.tensor.shapes import axis_of, broadcast_shape, check_axes
 
 __all__ = [
     "broadcast_arrays",

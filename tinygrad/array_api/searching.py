@@ -9,7 +9,7 @@ from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of, check_axes
+from tinygrad.tensor.shapes import axis_of, check_axes
 
 __all__ = [
     "argmax",

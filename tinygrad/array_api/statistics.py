@@ -8,7 +8,7 @@ from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType, dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.shapes import axis_of
 
 __all__ = [
     "all",

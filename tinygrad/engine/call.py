@@ -8,7 +8,7 @@ fault.
 Read `recognise` and `ArgumentForm` first (what a call must have in common with the captured one, as
 flat rows that are compared with what tensors store), then `run` (state is where it was, values of
 variables, results, one native call), `Kit` (results that nobody holds any more are used again), and
-last `Draft` (how a result that a kit can't hold is made).
+last `Mould` (how a result that a kit can't hold is made).
 
 Its Python must be short and touch few objects, without calls of tensors' methods: after a kernel
 that read more memory than the caches hold, all that Python touches has to be fetched from memory
@@ -82,10 +82,10 @@ class Kit:
     __slots__ = ("buffers", "tensors", "_made", "_views", "_parts", "_counts")
 
     def __init__(
-        self, drafts: Sequence[Draft | UOp | int], buffers: Sequence[Buffer], again: bool
+        self, moulds: Sequence[Mould | UOp | int], buffers: Sequence[Buffer], again: bool
     ) -> None:
         self.buffers = buffers
-        self.tensors = [_tensor_of(draft, i, buffers) for i, draft in enumerate(drafts)]
+        self.tensors = [_tensor_of(mould, i, buffers) for i, mould in enumerate(moulds)]
         found = [tensor for tensor in self.tensors if tensor is not None] if again else []
         self._made = [(tensor, tensor._uop, tensor.requires_grad) for tensor in found]
         self._views = _views_of(found)
@@ -102,7 +102,7 @@ class Kit:
             if buffer.others:
                 return False
         for made in self._made:
-            if not made[0]._is_new(*made[1:]):
+            if not made[0].is_untouched(*made[1:]):
                 return False
         for node in self._views:
             if node.known is not None or node.newer is not None:
@@ -136,7 +136,7 @@ class Call:
         self._values = [value for each in captured.executions for _, value in each.variables]
         self._names = [name for each in captured.executions for name, _ in each.variables]
         self._replay = Replay(captured.executions, captured.state, seen)
-        self._drafts = _drafts(captured.outputs, self._replay.made)
+        self._moulds = _moulds(captured.outputs, self._replay.made)
         self._is_one = type(captured.result) is tuple and captured.result[0] is Holder
         fresh = self._replay.fresh
         most = max(MOST_KEPT, KEPT_EACH * len(fresh))
@@ -307,7 +307,7 @@ class Call:
     def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
         """The result of the call that was captured; `find` maps sources to its buffers."""
         buffers = [find(source) for source in self._replay.made]
-        found = self._leaves(given, Kit(self._drafts, buffers, False))
+        found = self._leaves(given, Kit(self._moulds, buffers, False))
         self.captured.gradients.leave(found)
         return self._result(found)
 
@@ -326,21 +326,21 @@ class Call:
             kits.appendleft(kit)
         except IndexError:  # there is none, or another thread was faster
             pass
-        return Kit(self._drafts, self._replay.buffers(), self._keeps)
+        return Kit(self._moulds, self._replay.buffers(), self._keeps)
 
     def _leaves(self, given: Given, kit: Kit) -> list[Any]:
         """All tensors and numbers of the step's result, then the gradients that it leaves."""
         found: list[Any] = []
-        for draft, tensor in zip(self._drafts, kit.tensors, strict=True):
+        for mould, tensor in zip(self._moulds, kit.tensors, strict=True):
             if tensor is not None:
                 found.append(tensor)
-            elif isinstance(draft, UOp):
-                found.append(given.bound.get(draft.src[0], draft))
-            elif isinstance(draft, int):
-                found.append(found[draft])
+            elif isinstance(mould, UOp):
+                found.append(given.bound.get(mould.src[0], mould))
+            elif isinstance(mould, int):
+                found.append(found[mould])
             else:
-                relative = found[draft.first] if draft.first < len(found) else None
-                found.append(_made(draft, given, kit, relative))
+                relative = found[mould.first] if mould.first < len(found) else None
+                found.append(_made(mould, given, kit, relative))
         return found
 
     def _result(self, found: list[Any]) -> Any:
@@ -348,7 +348,7 @@ class Call:
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
-class Draft(NamedTuple):
+class Mould(NamedTuple):
     """How to make the tensor of an output: views, one of the other, of buffer `number` of those
     that a replay makes. Sizes that contain bound variables are stored unbound, too."""
 
@@ -362,19 +362,19 @@ class Draft(NamedTuple):
     wants: bool | None
 
 
-def _drafts(
+def _moulds(
     outputs: Sequence[Output | UOp | int], made: Mapping[Source, int]
-) -> list[Draft | UOp | int]:
+) -> list[Mould | UOp | int]:
     """How to make each output."""
     views = [(x.source, x.family) if isinstance(x, Output) else None for x in outputs]
     times = Counter(x.source for x in outputs if isinstance(x, Output))
     return [
-        _draft(x, made, views.index(view), times[x.source] > 1) if isinstance(x, Output) else x
+        _mould(x, made, views.index(view), times[x.source] > 1) if isinstance(x, Output) else x
         for x, view in zip(outputs, views, strict=True)
     ]
 
 
-def _draft(out: Output, made: Mapping[Source, int], first: int, has_others: bool) -> Draft:
+def _mould(out: Output, made: Mapping[Source, int], first: int, has_others: bool) -> Mould:
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]] = []
     for view in steps_between(out.view, out.view.base):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
@@ -387,26 +387,26 @@ def _draft(out: Output, made: Mapping[Source, int], first: int, has_others: bool
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None
-    is_among = has_others or (not out.is_copy and repeats(out.view, out.view.base))
-    return Draft(out, number, views, out.view.base, free, first, is_among, wants)
+    is_among = has_others or (not out.owns_elements and repeats(out.view, out.view.base))
+    return Mould(out, number, views, out.view.base, free, first, is_among, wants)
 
 
-def _tensor_of(draft: Draft | UOp | int, number: int, buffers: Sequence[Buffer]) -> Holder | None:
+def _tensor_of(mould: Mould | UOp | int, number: int, buffers: Sequence[Buffer]) -> Holder | None:
     """The tensor of the output with that number, if it is made anew, has a constant shape, and is
     not a view of an earlier output."""
-    if not isinstance(draft, Draft) or draft.out.source.kind != "made" or draft.shape is not None:
+    if not isinstance(mould, Mould) or mould.out.source.kind != "made" or mould.shape is not None:
         return None
-    if draft.first < number:
+    if mould.first < number:
         return None
-    return _alone(draft, _view(draft, buffers[draft.number], {}))
+    return _alone(mould, _view(mould, buffers[mould.number], {}))
 
 
-def _alone(draft: Draft, node: UOp) -> Holder:
+def _alone(mould: Mould, node: UOp) -> Holder:
     """The first tensor of a family."""
-    out = draft.out
-    if draft.is_among:
-        return out.kind._among(node, draft.wants, out.is_copy)
-    return out.kind.of(node, draft.wants)
+    out = mould.out
+    if mould.is_among:
+        return out.kind.of_shared(node, mould.wants, out.owns_elements)
+    return out.kind.of(node, mould.wants)
 
 
 def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
@@ -420,33 +420,33 @@ def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
     return found
 
 
-def _view(draft: Draft, buffer: Buffer, bound: Bound) -> UOp:
+def _view(mould: Mould, buffer: Buffer, bound: Bound) -> UOp:
     """An output as a view of the whole of its buffer."""
-    flat = draft.flat
+    flat = mould.flat
     base = None if buffer.version is None else buffer.version()
     if base is None:
         base = bind(flat.src[1].new_storage(flat.arg, flat.dtype), buffer)
     node = base
-    for op, sizes, arg in draft.views:
+    for op, sizes, arg in mould.views:
         src = [node]
         for size, free in sizes:
             src.append(bound[free] if free in bound else _bound(size, bound))
         node = UOp(op, flat.dtype, tuple(src), arg)
-    if draft.shape is not None:
-        shape = tuple([bound.get(n) if isinstance(n, UOp) else n for n in draft.shape])
+    if mould.shape is not None:
+        shape = tuple([bound.get(n) if isinstance(n, UOp) else n for n in mould.shape])
         if None not in shape:
             node = node.shaped(shape)
-    node.origin = node.origin or draft.out.view.origin
+    node.origin = node.origin or mould.out.view.origin
     return node
 
 
-def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Holder:
+def _made(mould: Mould, given: Given, kit: Kit, relative: Holder | None) -> Holder:
     """The tensor of one output that `kit` lacks. `relative`: a view of the same buffer that was
     made earlier."""
-    out, wants = draft.out, draft.wants
+    out, wants = mould.out, mould.wants
     kind, number, _ = out.source
     if kind == "made":
-        buffer = kit.buffers[draft.number]
+        buffer = kit.buffers[mould.number]
     elif kind == "input":
         relative, buffer = given.tensors[number], given.inputs[number]
         if out.itself:
@@ -461,8 +461,8 @@ def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Hold
         assert out.state is not None, "a view of the state is like another"
         node = out.state.uop
         return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
-    node = _view(draft, buffer, given.bound)
-    return _alone(draft, node) if relative is None else relative.alike(node, wants)
+    node = _view(mould, buffer, given.bound)
+    return _alone(mould, node) if relative is None else relative.alike(node, wants)
 
 
 def _bound(node: UOp, bound: Bound) -> UOp:

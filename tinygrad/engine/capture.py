@@ -79,7 +79,7 @@ class Output:
     view: UOp
     kind: type[Holder]
     family: int
-    is_copy: bool = False
+    owns_elements: bool = False
     wanted_gradient: bool = False
     itself: bool = False
     state: Holder | weakref.ref[Holder] | None = None
@@ -163,7 +163,7 @@ def completed(
     families = {holder.family for holder in given}
     tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
     with turns.together():  # what tensors stand for is hidden while another thread is alone
-        mine = [tensor._settle(start, families) for tensor in tensors]
+        mine = [tensor.settle_family(start, families) for tensor in tensors]
         realize(*mine, *pending_writes(changes, start))
     return shape, found
 
@@ -265,7 +265,7 @@ class Capture:
                 node = UOp.new_buffer(buffer.device, base.arg, base.dtype)
                 nodes[buffer] = bind(node, shared)
                 self.places[shared] = Source("input", number)
-            node = tensor._lies_at.viewed(nodes[buffer])
+            node = tensor.lies_at.viewed(nodes[buffer])
             made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
@@ -397,14 +397,14 @@ class Capture:
     def _output(
         self, tensor: Holder, families: dict[Any, int], stand_ins: Sequence[Holder]
     ) -> Output:
-        node, kind = tensor._lies_at, type(tensor)
+        node, kind = tensor.lies_at, type(tensor)
         base, family = node.base, families.setdefault(tensor.family, len(families))
         old = tensor.serial < self.start
         if base.op is not Ops.BUFFER:  # a constant, or nothing at all
             state = weakref.ref(tensor) if old else None
             return Output(Source("constant", 0), node, kind, family, itself=old, state=state)
         source = self._source(buffer_of(base))
-        facts = (tensor._is_copy, tensor.requires_grad is True)
+        facts = (tensor.owns_elements, tensor.requires_grad is True)
         for number, stand_in in enumerate(stand_ins):
             if tensor is stand_in:
                 return Output(Source("input", number), node, kind, family, *facts, itself=True)
@@ -474,7 +474,7 @@ class Capture:
         """Values that the step made and did not return become unreadable."""
         gradients = given_since(self.start)
         for holder in holders.since(self.start):
-            node = holder._lies_at
+            node = holder.lies_at
             if self._is_of_now(holder) or any(map(self._is_of_this_call, _storage_below(node))):
                 why = REPLACED if holder.serial in gradients else ESCAPED
                 gone = nothing(node.device, node.size, node.dtype, why)
@@ -561,7 +561,7 @@ def _all_standing() -> list[_Standing]:
     for reference in holders.references():
         count = _references(reference)
         holder = reference()
-        if holder is None or holder._is_broken:
+        if holder is None or holder.is_broken:
             continue
         if (buffer := realized_buffer(holder.uop)) is not None:
             about = count, _origin_of(holder), holder.requires_grad

@@ -101,7 +101,7 @@ class Gradients:
                     f"{name}: a tensor of shape {holder.uop.shape} has no .grad, which the "
                     "captured call read; give it one, or call reset() to capture again"
                 )
-            holder._take_gradient(place)
+            holder.move_gradient_to(place)
         for holder in _alive(self._firsts):
             if holder.has_gradient:
                 raise JitError(

@@ -14,7 +14,8 @@ from tinygrad.uop.node import UOp
 
 
 class Holder:
-    """A tensor, as the engine sees it. (Not an ABC: `isinstance` would run Python code.)"""
+    """A tensor, as the engine sees it. What is abstract here is the whole of what the engine asks
+    of a tensor. (Not an ABC: `isinstance` would run Python code.)"""
 
     __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
 
@@ -34,7 +35,7 @@ class Holder:
         """Whether it holds a gradient."""
 
     @abstractmethod
-    def _take_gradient(self, place: Any) -> None:
+    def move_gradient_to(self, place: Any) -> None:
         """Makes the holder `place` its gradient, with the value of the one that it has, 0 without
         one."""
 
@@ -50,12 +51,12 @@ class Holder:
 
     @classmethod
     @abstractmethod
-    def _among(cls, node: UOp, wants_gradient: bool | None, is_copy: bool) -> Self:
-        """A new holder for a view of storage in which others lie, views of it or not; `is_copy` as
-        in another holder."""
+    def of_shared(cls, node: UOp, wants_gradient: bool | None, owns_elements: bool) -> Self:
+        """A new holder for a view of storage in which others lie, views of it or not;
+        `owns_elements` as in another holder."""
 
     @abstractmethod
-    def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+    def is_untouched(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether nothing has happened to it since `of` made it."""
 
     @abstractmethod
@@ -74,29 +75,29 @@ class Holder:
 
     @property
     @abstractmethod
-    def _is_copy(self) -> bool:
+    def owns_elements(self) -> bool:
         """Whether each of its elements is its own, even if they repeat where it lies, as those of a
         constant do."""
 
     @property
     @abstractmethod
-    def _lies_at(self) -> UOp:
+    def lies_at(self) -> UOp:
         """The view that it is of what the others of its family lie in, too; `uop`, if there are
         none."""
 
     @abstractmethod
-    def _settle(self, start: int, given: Collection[Hashable]) -> UOp:
+    def settle_family(self, start: int, given: Collection[Hashable]) -> UOp:
         """Called when a step ends that returns this: what to compute, so that its family lies in
         storage if others are in it. A family that began after `start` and is none of `given` gets
         storage of its own where it lies in that of others."""
 
     @property
     @abstractmethod
-    def _is_broken(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether it is a promise that can't be kept: who asks for its node gets that error."""
 
     @abstractmethod
-    def _break(self, error: Exception) -> None:
+    def break_with(self, error: Exception) -> None:
         """Keeps the error that making its node has raised."""
 
     @abstractmethod
@@ -116,7 +117,7 @@ class Holders(Alive[Holder]):
         self._serials = itertools.count()
 
     def __iter__(self) -> Iterator[Holder]:
-        return (holder for holder in super().__iter__() if not holder._is_broken)
+        return (holder for holder in super().__iter__() if not holder.is_broken)
 
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
@@ -157,10 +158,10 @@ def _ask_each() -> None:
     try:
         for holder in Promised.holders:
             try:
-                if not holder._is_broken:
+                if not holder.is_broken:
                     _ = holder._uop
             except Exception as error:
-                holder._break(error)
+                holder.break_with(error)
     except BaseException:  # Ctrl-C: some were not asked
         Promised.some = True
         raise

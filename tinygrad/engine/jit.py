@@ -269,7 +269,7 @@ def _settled(tensor: Holder) -> Holder:
     realize(tensor.uop)
     node = tensor.uop
     found = buffer_of_all(node) if in_memory(node) else None
-    if found is not None and buffer_of(found) is realized_buffer(tensor._lies_at.base):
+    if found is not None and buffer_of(found) is realized_buffer(tensor.lies_at.base):
         return tensor
     return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Nest
 from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, reads_of, step
-from tinygrad.loops.plan import Nest
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

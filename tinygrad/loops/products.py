@@ -11,11 +11,11 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import weight
+from tinygrad.loops.draft import Draft, Nest, names, steps_along
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
 from tinygrad.loops.layout import below_bits, name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import Nest, Plan, names, steps_along
 from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_tile
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.schedule.bases import beneath
@@ -106,32 +106,38 @@ def panel_block(target: Target, line: int, has_window: bool) -> int:
 
 
 def is_in_place(
-    plan: Plan, nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_loop: UOp, width: int
+    draft: Draft,
+    nest: Nest,
+    rows: UOp,
+    columns: UOp,
+    loops: Sequence[UOp],
+    row_loop: UOp,
+    width: int,
 ) -> bool:
     """Whether it is cheaper to read `width` columns of this product over `loops` where they lie
     than from a packed panel."""
     if not may_stay(nest, columns, loops):
         return False
     height, itemsize = size_of(row_loop), columns.dtype.itemsize
-    stay = register_tile(plan, height, width, itemsize, Surroundings(masked=True)).cycles
-    packed = register_tile(plan, height, width, itemsize).cycles + PACKING * itemsize * width
+    stay = register_tile(draft, height, width, itemsize, Surroundings(masked=True)).cycles
+    packed = register_tile(draft, height, width, itemsize).cycles + PACKING * itemsize * width
     return stay * (1 + min(laying_out(nest, rows), STRIDED_ROWS)) <= packed
 
 
 # ---- which sums are products ---------------------------------------------------------------------
 
 
-def contractions(plan: Plan, nest: Nest) -> list[Product]:
+def contractions(draft: Draft, nest: Nest) -> list[Product]:
     """The products in this nest that share its row loop; empty if it has none."""
     last = nest.loops[-1] if nest.loops else None
-    if last is None or role_of(last) != "LOOP" or not 2 <= plan.lanes <= 2 * size_of(last):
+    if last is None or role_of(last) != "LOOP" or not 2 <= draft.lanes <= 2 * size_of(last):
         return []
-    sums = sums_of(plan.below(nest.values))
-    found = [one for n in sums if (one := _contraction(plan, nest, n, last)) is not None]
+    sums = sums_of(draft.below(nest.values))
+    found = [one for n in sums if (one := _contraction(draft, nest, n, last)) is not None]
     return [p for p in found if p.row_loop is found[0].row_loop]
 
 
-def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product | None:
+def _contraction(draft: Draft, nest: Nest, reduction: UOp, last: UOp) -> Product | None:
     if (pair := operands_of(reduction)) is None:
         return None
     rows, columns = pair if last in pair[1].ranges else pair[::-1]
@@ -155,7 +161,7 @@ def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product |
         row_loops[-1],
         tuple(steps_along(rows.toposort(), inner)),
         tuple(steps_along(columns.toposort(), inner)),
-        is_in_place(plan, nest, rows, columns, loops, row_loops[-1], size_of(last)),
+        is_in_place(draft, nest, rows, columns, loops, row_loops[-1], size_of(last)),
         laying_out(nest, rows),
         is_multiplied=pair == factors_of(reduction),
     )
@@ -164,81 +170,83 @@ def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product |
 # ---- matrix units --------------------------------------------------------------------------------
 
 
-def tensorised(plan: Plan, column: str, one: Product) -> Product:
+def tensorised(draft: Draft, column: str, one: Product) -> Product:
     """The product on a vector unit, if the target has one for its dtypes."""
-    found = unit_of(plan, column, one, is_tile=False)
-    return one if found is None else take_unit(plan, one, *found)
+    found = unit_of(draft, column, one, is_tile=False)
+    return one if found is None else take_unit(draft, one, *found)
 
 
-def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
+def take_unit(draft: Draft, one: Product, unit: MatrixUnit, rows: int) -> Product:
     """The product on this unit, whose first operand is factor number `rows`."""
     name = name_of(one.inner)
-    depth = fit(plan, name, unit, rows)
+    depth = fit(draft, name, unit, rows)
     pack = depth[-1]
-    products = (n for n in plan.nodes if n.op is Ops.WMMA and plan.loops[pack] in n.ranges)
+    products = (n for n in draft.nodes if n.op is Ops.WMMA and draft.loops[pack] in n.ranges)
     first, second = map(below_bits, next(products).src)
-    return replace(one, inner=plan.loops[name], rows=first, columns=second, depth=depth)
+    return replace(one, inner=draft.loops[name], rows=first, columns=second, depth=depth)
 
 
-def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
+def fit(draft: Draft, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
     """Gives the products along loop `name` to the unit. Returns the loops inside an instruction."""
-    plan.do("extend", name, unit.depth)
+    draft.do("extend", name, unit.depth)
     wanted = name + ("d" if unit.depth > unit.pack else "p")
     if len(unit.inside) == 1:
-        depth: tuple[str, ...] = (plan.split(name, unit.depth, wanted, "LOOP", "TILE"),)
+        depth: tuple[str, ...] = (draft.split(name, unit.depth, wanted, "LOOP", "TILE"),)
     else:
-        first = plan.split(name, unit.depth, wanted)
-        depth = (first, plan.split(first, unit.pack, name + "p", "TILE", "TILE"))
-    plan.do("tensorise", depth[-1], rows, unit.name)
+        first = draft.split(name, unit.depth, wanted)
+        depth = (first, draft.split(first, unit.pack, name + "p", "TILE", "TILE"))
+    draft.do("tensorise", depth[-1], rows, unit.name)
     return depth
 
 
-def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
+def unit_of(
+    draft: Draft, column: str, one: Product, is_tile: bool
+) -> tuple[MatrixUnit, int] | None:
     """The unit that computes this product, and the number of the factor that is its first operand:
     the one without the loop `column`."""
-    found = _units(plan, one.inner, is_tile) if one.is_multiplied else []
+    found = _units(draft, one.inner, is_tile) if one.is_multiplied else []
     return next(((u, rows) for u, rows, first in found if column not in names(first.ranges)), None)
 
 
-def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
+def vector_unit(draft: Draft, loop: UOp) -> tuple[MatrixUnit, int] | None:
     """The vector unit for a sum of products along `loop`, with either factor as its first operand.
     Units that take the factors as they are come first."""
-    found = _units(plan, loop, is_tile=False)
+    found = _units(draft, loop, is_tile=False)
     exact = [each for each in found if each[0].a is operand(each[2], each[0].a).dtype]
     return next((each[:2] for each in (*exact, *found)), None)
 
 
-def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, UOp]]:
+def _units(draft: Draft, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, UOp]]:
     """Units for the sum along `loop`, if it is one of products; each with the number of the factor
     that is the first operand, and that factor. Short sums that would be mostly padding are left to
     plain loops."""
-    owners = owners_of(plan.kernel, loop)
+    owners = owners_of(draft.kernel, loop)
     if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
         return []
     value, size, found = owners[0].src[0], size_of(loop), []
     most = size * (PADDED_TILES if is_tile else PADDED)
     for rows, first in enumerate(value.src if value.op is Ops.MUL else ()):
-        for unit in units_of(plan.target, first, value.src[1 - rows], first.dtype):
-            suits = unit.columns == plan.lanes and unit.is_tile == is_tile
+        for unit in units_of(draft.target, first, value.src[1 - rows], first.dtype):
+            suits = unit.columns == draft.lanes and unit.is_tile == is_tile
             if suits and round_up(size, unit.depth) <= most:
                 found.append((unit, rows, first))
                 break
     return found
 
 
-def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
+def reduction_of(draft: Draft, nest: str, one: Product) -> UOp:
     """The product's sum in the kernel's current form."""
-    for node in sums_of(plan.below(plan.nest(nest).values)):
+    for node in sums_of(draft.below(draft.nest(nest).values)):
         is_sum = name_of(own_ranges(node)[0]) in one.loops
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
             return node  # not the correction that `tensorise` subtracts
     raise AssertionError(f"the product over {one.loops[0]} is gone")
 
 
-def whole_sum(plan: Plan, reduction: UOp) -> UOp:
+def whole_sum(draft: Draft, reduction: UOp) -> UOp:
     """The sum including the correction that `tensorise` subtracts, which runs over the same
     loops."""
-    for node in plan.nodes:
+    for node in draft.nodes:
         if node.op is Ops.ADD and node.src[0] is reduction and node.src[1].op is Ops.MUL:
             other = node.src[1].src[0]
             if other.op is Ops.REDUCE and own_ranges(other) == own_ranges(reduction):
@@ -246,35 +254,35 @@ def whole_sum(plan: Plan, reduction: UOp) -> UOp:
     return reduction
 
 
-def side_of(plan: Plan, nest: str, one: Product, column: str, is_column: bool) -> UOp:
+def side_of(draft: Draft, nest: str, one: Product, column: str, is_column: bool) -> UOp:
     """A product's operand in its current form: the one that depends on the loop `column`, or the
     other."""
-    pair = operands_of(reduction_of(plan, nest, one))
+    pair = operands_of(reduction_of(draft, nest, one))
     assert pair is not None, "a product has operands"
     return next(side for side in pair if (column in names(side.ranges)) == is_column)
 
 
-def finish_in_memory(plan: Plan, nest: str, one: Product, roles: dict[str, str]) -> None:
+def finish_in_memory(draft: Draft, nest: str, one: Product, roles: dict[str, str]) -> None:
     """Stages a finished sum over all turns of these loops, which become copies and lanes."""
-    total = whole_sum(plan, reduction_of(plan, nest, one))
+    total = whole_sum(draft, reduction_of(draft, nest, one))
     layout = those_in(total, roles)
-    name = plan.stage(total, layout, "tile", "LOCAL")
+    name = draft.stage(total, layout, "tile", "LOCAL")
     for loop in layout:
-        plan.do("role", f"{name}.{loop}", roles[loop])
+        draft.do("role", f"{name}.{loop}", roles[loop])
 
 
-def in_one_word(plan: Plan, name: str, one: Product) -> None:
+def in_one_word(draft: Draft, name: str, one: Product) -> None:
     """Stages neighbours along a unit's depth together."""
-    plan.give("TILE", (f"{name}.{loop}" for loop in one.depth))
+    draft.give("TILE", (f"{name}.{loop}" for loop in one.depth))
 
 
-def rows_before(plan: Plan, one: Product, column: str, layout: Iterable[str]) -> str:
+def rows_before(draft: Draft, one: Product, column: str, layout: Iterable[str]) -> str:
     """Lays out the rows of the stores' product, without the loop `column`, before everything else,
     in tasks. Returns the stage."""
-    value = side_of(plan, "store", one, column, is_column=False)
+    value = side_of(draft, "store", one, column, is_column=False)
     loops = those_in(value, (*layout, *one.depth))
-    name = plan.stage(value, loops, "pa", "GLOBAL")
-    plan.do("role", f"{name}.{loops[0]}", "PARALLEL")
+    name = draft.stage(value, loops, "pa", "GLOBAL")
+    draft.do("role", f"{name}.{loops[0]}", "PARALLEL")
     return name
 
 

@@ -10,7 +10,7 @@ from math import ceil
 from typing import NamedTuple
 
 from tinygrad.base.target import Target
-from tinygrad.loops.plan import Plan
+from tinygrad.loops.draft import Draft
 
 MOST_VECTORS, MOST_ROWS = 6, 16
 """The largest tiles that are compared: vectors side by side, and rows."""
@@ -75,11 +75,11 @@ PLAIN = Surroundings()
 
 
 def register_tile(
-    plan: Plan, rows: int, columns: int, itemsize: int, around: Surroundings = PLAIN
+    draft: Draft, rows: int, columns: int, itemsize: int, around: Surroundings = PLAIN
 ) -> Tile:
     """The best register tile for elements of this size."""
-    lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
-    return best_tile(plan.target, rows, columns, lanes, around)
+    lanes = max(1, min(draft.lanes, draft.target.vector // itemsize))
+    return best_tile(draft.target, rows, columns, lanes, around)
 
 
 @lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     accumulates,
@@ -23,7 +24,6 @@ from tinygrad.loops.layout import (
     stores_of,
     sums_of,
 )
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, operands_of, those_in
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.register_tiles import register_tile
@@ -56,66 +56,66 @@ class Candidate:
     around: tuple[UOp, ...] = ()
 
 
-def share_values(plan: Plan, group_rows: int = 0) -> None:
+def share_values(draft: Draft, group_rows: int = 0) -> None:
     """Stages every such value, then the values that products compute for a reduction. `group_rows`:
     the lanes of a group keep blocks of at most this many rows, and only of values that products
     compute or read."""
     for _ in range(MOST_STAGES):
-        found = _shared(plan)
-        if found is None or (group_rows and _row_loop(plan, found) is None):
-            found = _made_for_reduction(plan)
+        found = _shared(draft)
+        if found is None or (group_rows and _row_loop(draft, found) is None):
+            found = _made_for_reduction(draft)
         if found is None:
             break
-        _keep(plan, found, group_rows)
-    _own_loops(plan)
+        _keep(draft, found, group_rows)
+    _own_loops(draft)
 
 
-def keep_row_sums(plan: Plan) -> None:
+def keep_row_sums(draft: Draft) -> None:
     """Stages what the stores reduce for each row of a block, but not for each column, before the
     columns' loop: a softmax's sum isn't recomputed for each tile of the product with the values.
     Short sums with a causal mask are cheaper inside the tile, where several rows are computed side
     by side."""
-    while (found := _row_sum(plan)) is not None:
-        plan.kept += (plan.stage(found, those_in(found, plan.block_rows), "sum"),)
+    while (found := _row_sum(draft)) is not None:
+        draft.kept += (draft.stage(found, those_in(found, draft.block_rows), "sum"),)
 
 
-def _row_sum(plan: Plan) -> UOp | None:
-    top, cut = plan.nest("store"), bounded(plan.kernel)
-    sums = sums_of(plan.below(top.values))
+def _row_sum(draft: Draft) -> UOp | None:
+    top, cut = draft.nest("store"), bounded(draft.kernel)
+    sums = sums_of(draft.below(top.values))
     if not top.loops or not any(factors_of(n) and top.loops[-1] in n.ranges for n in sums):
         return None  # not a product
     for node in sums:
         whole = cut.isdisjoint(names(own_ranges(node)))
-        if whole and top.loops[-1] not in node.ranges and those_in(node, plan.block_rows):
+        if whole and top.loops[-1] not in node.ranges and those_in(node, draft.block_rows):
             return node
     return None
 
 
-def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
+def _contexts(draft: Draft) -> list[tuple[UOp, UOp]]:
     """Each loop with a value inside it: loops of REDUCEs, of stages and of the STOREs. Loops whose
     limits depend on other loops are left out."""
     found = [
         (node.src[0], loop)
-        for node in plan.nodes
+        for node in draft.nodes
         if node.op in (Ops.REDUCE, Ops.STAGE)
         for loop in own_ranges(node)
     ]
-    top = plan.nest("store")
+    top = draft.nest("store")
     found += [(value, loop) for value in top.values for loop in top.loops]
     return [(value, loop) for value, loop in found if not any(s.ranges for s in loop.src)]
 
 
-def _shared(plan: Plan) -> Candidate | None:
+def _shared(draft: Draft) -> Candidate | None:
     """The largest value with twins, of the first loop that has one. Later loops that need the value
     then read the stage."""
-    contexts = _contexts(plan)
-    if len(contexts) < 2 or not plan.sums:
+    contexts = _contexts(draft)
+    if len(contexts) < 2 or not draft.sums:
         return None
-    inside = {value: dict.fromkeys(plan.below((value,))) for value in {v for v, _ in contexts}}
+    inside = {value: dict.fromkeys(draft.below((value,))) for value in {v for v, _ in contexts}}
     size: dict[UOp, int] = {}  # as a tree, so a value is larger than its parts
-    for node in plan.nodes:
+    for node in draft.nodes:
         size[node] = 1 + sum(size[s] for s in node.src)
-    costly = _costly(plan)
+    costly = _costly(draft)
     for value, loop in contexts:
         others = [(v, q) for v, q in contexts if q is not loop and q.src == loop.src]
         known: dict[UOp, dict[UOp, UOp]] = {q: {} for _, q in others}
@@ -128,24 +128,24 @@ def _shared(plan: Plan) -> Candidate | None:
             # not a diagonal of the value: its rows would be one of the loops that read it
             apart = [(v, q) for v, q in others if q not in e.ranges]
             twins = [q for v, q in apart if replaced(e, {loop: q}, known[q]) in inside[v]]
-            if twins and _fits(plan, e, loop):
+            if twins and _fits(draft, e, loop):
                 return Candidate(e, loop, tuple(dict.fromkeys(twins)))
     return None
 
 
-def _made_for_reduction(plan: Plan) -> Candidate | None:
+def _made_for_reduction(draft: Draft) -> Candidate | None:
     """A value that a REDUCE takes in, or that it multiplies, and that a product computes for each
     turn of its loop: the two products need different tiles."""
-    added = {stage.src[0] for stage in plan.stages.values() if accumulates(stage)}
-    for node in (n for n in plan.sums if n not in added):
+    added = {stage.src[0] for stage in draft.stages.values() if accumulates(stage)}
+    for node in (n for n in draft.sums if n not in added):
         *around, loop = own_ranges(node)
         for value in factors_of(node) or node.src[:1]:
-            made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
-            pairs = [operands_of(n) for n in made if factors_of(n) and not _is_short(plan, n)]
+            made = [n for n in sums_of(draft.below((value,))) if loop in n.ranges]
+            pairs = [operands_of(n) for n in made if factors_of(n) and not _is_short(draft, n)]
             if not any(pair and _are_columns(loop, pair) for pair in pairs):
                 continue
             found = Candidate(value, loop, (), tuple(around))
-            if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
+            if _fits(draft, value, loop) and _row_loop(draft, found) is not None:
                 return found
     return None
 
@@ -155,12 +155,12 @@ def _are_columns(loop: UOp, pair: tuple[UOp, UOp]) -> bool:
     return not all(loop in side.ranges for side in pair)
 
 
-def _is_short(plan: Plan, product: UOp) -> bool:
+def _is_short(draft: Draft, product: UOp) -> bool:
     """Whether each of these sums is needed once and has so few terms that a tile would not pay. A
     processor's vectors lie along a sum that is not kept, so it is short if it fills none."""
-    once = product.ranges.issuperset(plan.nest("store").loops)
-    has_vectors = plan.lanes > 1 and not plan.target.has_groups
-    return once and turns(own_ranges(product)) < (plan.lanes if has_vectors else FEW_TERMS)
+    once = product.ranges.issuperset(draft.nest("store").loops)
+    has_vectors = draft.lanes > 1 and not draft.target.has_groups
+    return once and turns(own_ranges(product)) < (draft.lanes if has_vectors else FEW_TERMS)
 
 
 def _is_value(node: UOp) -> bool:
@@ -169,12 +169,12 @@ def _is_value(node: UOp) -> bool:
     )
 
 
-def _costly(plan: Plan) -> dict[object, bool]:
+def _costly(draft: Draft) -> dict[object, bool]:
     """The nodes that have a costly operation below them, outside of stages. For a key (node, loop):
     whether a REDUCE below the node depends on the loop."""
     found: dict[object, bool] = {}
     reads: dict[UOp, frozenset[UOp]] = {}
-    for node in plan.nodes:
+    for node in draft.nodes:
         below = frozenset[UOp]()
         if node.op is not Ops.STAGE:
             below = below.union(*(reads[s] for s in node.src))
@@ -189,8 +189,8 @@ def _costly(plan: Plan) -> dict[object, bool]:
     return found
 
 
-def _fits(plan: Plan, value: UOp, loop: UOp) -> bool:
-    return size_of(loop) * value.dtype.itemsize <= room(plan.target)
+def _fits(draft: Draft, value: UOp, loop: UOp) -> bool:
+    return size_of(loop) * value.dtype.itemsize <= room(draft.target)
 
 
 def room(target: Target) -> int:
@@ -199,52 +199,52 @@ def room(target: Target) -> int:
     return target.local_memory * 3 // 4 if target.has_groups else target.cache_l2 // 2
 
 
-def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
+def _keep(draft: Draft, found: Candidate, group_rows: int) -> None:
     """Makes one stage for the value. If a product is involved, the loop over its rows is first
     split into blocks."""
     value, loop = found.value, found.loop
-    rows = _row_loop(plan, found)
+    rows = _row_loop(draft, found)
     over = [name_of(loop)]
     if rows is not None:
-        if _cut_block(plan, found, rows, group_rows):
+        if _cut_block(draft, found, rows, group_rows):
             return  # the next round finds the value again, in the new loops
-        if _keep_results(plan, value, rows, loop):
+        if _keep_results(draft, value, rows, loop):
             return
         over = [name_of(rows), *over]
-    name = plan.numbered("row")
+    name = draft.numbered("row")
     options: tuple[tuple[str, object], ...] = (("first", True),)
     if rows is not None:
         extra = row_padding(size_of(loop), value.dtype.itemsize)
         options = (("pad", ((f"{name}.{name_of(rows)}", extra),)),)
     twins = tuple(name_of(t) for t in found.twins)
-    plan.do("stage", plan.path(value), tuple(over), name, "LOCAL", options, twins)
-    plan.kept += (name,)
+    draft.do("stage", draft.path(value), tuple(over), name, "LOCAL", options, twins)
+    draft.kept += (name,)
 
 
-def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
+def _keep_results(draft: Draft, value: UOp, rows: UOp, loop: UOp) -> bool:
     """Also stages what is reduced once for each row: the loops that fill a block of rows may have
     another order, and other readers may need the value."""
     once = {r for r in value.ranges if r is not loop}  # but not for each turn of a sum inside
-    for node in sums_of(plan.below((value,))):
+    for node in sums_of(draft.below((value,))):
         if rows in node.ranges and {*node.ranges} <= once:
-            plan.kept += (plan.stage(node, (name_of(rows),), "sum"),)
+            draft.kept += (draft.stage(node, (name_of(rows),), "sum"),)
             return True
     return False
 
 
-def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
+def _row_loop(draft: Draft, found: Candidate) -> UOp | None:
     """The loop over the rows of the products that compute or read the value."""
     value, loop = found.value, found.loop
-    made = {n for n in sums_of(plan.below((value,))) if loop in n.ranges}
+    made = {n for n in sums_of(draft.below((value,))) if loop in n.ranges}
     forms = {value} | {replaced(value, {loop: q}) for q in found.twins}
     products: list[tuple[UOp, UOp]] = []
-    for node in plan.sums:
+    for node in draft.sums:
         pair = operands_of(node)
         sides = [] if pair is None else [*pair, *(beneath(side, (Ops.CAST,)) for side in pair)]
         if pair is not None and (node in made or not forms.isdisjoint(sides)):
             products.append(pair)
     if not products:
-        return _adjacent_rows(plan, found)
+        return _adjacent_rows(draft, found)
 
     def counts_rows(row: UOp) -> bool:
         if row not in value.ranges or row is loop or row in found.twins:
@@ -252,22 +252,22 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         everywhere = all(row in side.ranges for pair in products for side in pair)
         return size_of(row) > 1 and role_of(row) == "LOOP" and not everywhere
 
-    loops = list(plan.nest("store").loops)
-    loops += [r for s in plan.stages.values() for r in own_ranges(s)[:-1]]
+    loops = list(draft.nest("store").loops)
+    loops += [r for s in draft.stages.values() for r in own_ranges(s)[:-1]]
     loops += found.around
     return next(filter(counts_rows, reversed(loops)), None)
 
 
-def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
+def _adjacent_rows(draft: Draft, found: Candidate) -> UOp | None:
     """The loop over rows that lie side by side, element by element, as a transposed matrix's do: a
     block of them is transposed once, and the loops inside go through it along memory."""
     value, loop = found.value, found.loop
-    fit = 2 * plan.lanes * size_of(loop) * 4 <= room(plan.target) and not plan.target.has_groups
-    for read in reads_of(plan.below((value,))) if fit else ():
-        for rows in plan.nest("store").loops[:-1]:
+    fit = 2 * draft.lanes * size_of(loop) * 4 <= room(draft.target) and not draft.target.has_groups
+    for read in reads_of(draft.below((value,))) if fit else ():
+        for rows in draft.nest("store").loops[:-1]:
             apart = rows is not loop and (step(read, loop) or 0) > LONGEST_STEP
             if (
-                plan.fills_vectors(rows)
+                draft.fills_vectors(rows)
                 and apart
                 and step(read, rows) == 1
                 and role_of(rows) == "LOOP"
@@ -276,58 +276,58 @@ def _adjacent_rows(plan: Plan, found: Candidate) -> UOp | None:
     return None
 
 
-def _cut_block(plan: Plan, found: Candidate, rows: UOp, group_rows: int) -> bool:
+def _cut_block(draft: Draft, found: Candidate, rows: UOp, group_rows: int) -> bool:
     """Splits the loop over rows into blocks whose values fit in the memory that holds the stage. If
     the rows are terms of a sum, what each turn of the stores' loops takes in is blocks already."""
     value, loop, name, size = found.value, found.loop, name_of(rows), size_of(rows)
-    top, are_terms = plan.nest("store").loops, rows in found.around
-    if name in plan.blocked | plan.block_rows or not (are_terms or rows in top):
+    top, are_terms = draft.nest("store").loops, rows in found.around
+    if name in draft.blocked | draft.block_rows or not (are_terms or rows in top):
         return False
     if are_terms:
-        plan.blocked |= {*names(r for r in top if r in value.ranges)[-1:]}
+        draft.blocked |= {*names(r for r in top if r in value.ranges)[-1:]}
     block, most = 1, group_rows
     if not group_rows:
         columns = size_of(loop if are_terms else top[-1])
-        block, most = register_tile(plan, size, columns, 4).rows, LARGEST_BLOCK
-    while 2 * block * size_of(loop) * 4 * 2 <= room(plan.target) and 2 * block <= most:
+        block, most = register_tile(draft, size, columns, 4).rows, LARGEST_BLOCK
+    while 2 * block * size_of(loop) * 4 * 2 <= room(draft.target) and 2 * block <= most:
         block *= 2
     if block >= size:
-        plan.block_rows |= {name}
+        draft.block_rows |= {name}
         return False
-    inner = plan.split(name, block, name + "b")
+    inner = draft.split(name, block, name + "b")
     if are_terms:
-        plan.block_rows |= {inner}
+        draft.block_rows |= {inner}
         return True
-    _add_up_blocks(plan, name, inner)
+    _add_up_blocks(draft, name, inner)
     # what the rows have in common is computed once for all blocks: their loops go inside the others
-    top = plan.nest("store").loops
-    outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
+    top = draft.nest("store").loops
+    outer = [n for n in names(top) if n not in (name, inner) and draft.loops[n] in value.ranges]
     outer += [name, inner]
-    plan.do("order", "store", (*outer, *(n for n in names(top) if n not in outer)))
-    plan.blocked |= {name}
-    plan.block_rows |= {inner}
+    draft.do("order", "store", (*outer, *(n for n in names(top) if n not in outer)))
+    draft.blocked |= {name}
+    draft.block_rows |= {inner}
     return True
 
 
-def _add_up_blocks(plan: Plan, blocks: str, rows: str) -> None:
+def _add_up_blocks(draft: Draft, blocks: str, rows: str) -> None:
     """Sums over the rows in other stores are accumulated block by block, over all turns of the
     loops that only these stores have."""
-    shared, *others = stores_of(plan.kernel)
+    shared, *others = stores_of(draft.kernel)
     for nest in others:
-        for node in sums_of(plan.below(plan.nest(nest).values)):
+        for node in sums_of(draft.below(draft.nest(nest).values)):
             if {blocks, rows} <= {*names(own_ranges(node))}:
-                plan.do("regroup", plan.path(node), (rows,))
-                (whole,) = (n for n in plan.sums if blocks in names(own_ranges(n)))
-                own = (n for n in plan.names_in(nest) if n not in plan.names_in(shared))
-                name = plan.numbered("acc")
-                plan.do("accumulate", plan.path(whole), those_in(whole, own), name)
-                plan.added += (name,)
+                draft.do("regroup", draft.path(node), (rows,))
+                (whole,) = (n for n in draft.sums if blocks in names(own_ranges(n)))
+                own = (n for n in draft.names_in(nest) if n not in draft.names_in(shared))
+                name = draft.numbered("acc")
+                draft.do("accumulate", draft.path(whole), those_in(whole, own), name)
+                draft.added += (name,)
 
 
-def _own_loops(plan: Plan) -> None:
+def _own_loops(draft: Draft) -> None:
     """A sum over rows that are a loop of the first stores gets a loop of its own, once all values
     of these rows are staged: each of the two then goes through a block in tiles of its own."""
-    for loop in plan.names_in("store"):
-        for node in plan.sums:
-            if names(own_ranges(node)) == [loop] and loop not in plan.blocked:
-                plan.do("own_loop", plan.path(node), plan.numbered("k"))
+    for loop in draft.names_in("store"):
+        for node in draft.sums:
+            if names(own_ranges(node)) == [loop] and loop not in draft.blocked:
+                draft.do("own_loop", draft.path(node), draft.numbered("k"))

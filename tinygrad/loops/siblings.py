@@ -8,8 +8,8 @@ from itertools import combinations
 
 from tinygrad.base.helpers import post_order
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, sums_of
-from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import contractions
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
@@ -24,22 +24,22 @@ Group = tuple[UOp, ...]
 """The loops that some reductions share."""
 
 
-def join_siblings(plan: Plan) -> None:
+def join_siblings(draft: Draft) -> None:
     """Joins reductions, two at a time, starting with the pair that has the most reads in common."""
-    if contractions(plan, plan.nest("store")):
+    if contractions(draft, draft.nest("store")):
         return  # a tile of a product needs its loops for itself
-    while (found := _best(plan)) is not None:
+    while (found := _best(draft)) is not None:
         kept, given = (tuple(map(name_of, loops)) for loops in found)
-        plan.do("together", kept, given)
+        draft.do("together", kept, given)
 
 
-def _best(plan: Plan) -> tuple[Group, Group] | None:
+def _best(draft: Draft) -> tuple[Group, Group] | None:
     groups: dict[Group, list[UOp]] = {}
-    for node in plan.sums:
+    for node in draft.sums:
         groups.setdefault(own_ranges(node), []).append(node)
     if len(groups) < 2:
         return None
-    most = max(1, plan.target.registers // REGISTERS)
+    most = max(1, draft.target.registers // REGISTERS)
     needs = {loops: _needs(loops, groups) for loops in groups}
     best: tuple[Group, Group] | None = None
     largest = 0.0

@@ -17,8 +17,8 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.numeric import dft
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.elementwise import float_kind
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.spellings import spell_functions
 
 Sizes = Sequence[int] | None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.spellings import spell_functions
 
 Dims = int | tuple[int, ...] | list[int] | None

@@ -7,7 +7,8 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
                     (what a node is a view of: roots; which line made it: origin)
     creation        tensors out of nothing, of numbers and of arrays
     conversion      other dtypes, copies, where gradients end
-    movement        shapes, order, boxes, repetition (einops' formulas: formulas)
+    movement        shapes, order, boxes (einops' formulas: formulas)
+    pieces          what is padded, cut into parts, joined, repeated; windows, diagonals
     elementwise     operators, promotion and broadcasting, comparison, bits, rounding
     functions       exp, log, sin and their families; activations
     reduction       sums, extremes, their positions, softmax
@@ -24,9 +25,9 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     long_tail/      a folder: what else NumPy and PyTorch have, made of all these
     tensor          Tensor itself: computing, devices, reading
 
-Beside it: `complex/` (tensors of pairs of floats), `spellings` (other libraries' names for
-arguments), `arguments` (what is said of wrong ones), `bits` (elements read as smaller ones), `scan`
-(loops of tensors).
+Beside it: `complex/` (tensors of pairs of floats), `shapes` (axes, and shapes that broadcast),
+`spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones), `bits`
+(elements read as smaller ones), `scan` (loops of tensors).
 
 A step like the one before makes no graph (docs/notes/plain_steps.md):
 

@@ -11,11 +11,12 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import computing, without_gradient
 from tinygrad.engine.turns import in_turn
 from tinygrad.tensor.backward import promised_derivatives, promised_gradients
-from tinygrad.tensor.core import Core, check_devices
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.pairs import Pairs
 from tinygrad.tensor.past import STARTS, computed_below, is_start
 from tinygrad.tensor.roots import VIEWS, settled
+from tinygrad.tensor.shapes import check_devices
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -209,7 +210,7 @@ class Autograd(Pairs):
             with self.no_grad():
                 self.grad = self.grad + made
 
-    def _take_gradient(self, place: Any) -> None:
+    def move_gradient_to(self, place: Any) -> None:
         """See `Holder`."""
         with self.no_grad():
             place.assign(place.zeros_like() if self.grad is None else self.grad)

@@ -19,8 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.errors import ArgumentError, AxisError, ShapeError
-from tinygrad.base.helpers import at_once, plain, prod
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import at_once, prod
 from tinygrad.engine.aliases import (
     bottom_of,
     is_window,
@@ -61,74 +61,19 @@ from tinygrad.tensor.roots import (
     root_of,
     settled,
 )
+from tinygrad.tensor.shapes import Devices, Shape, Sint, Size, axis_of
 from tinygrad.tensor.spellings import follow, spell
-from tinygrad.uop.infer import most
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-Sint = Any  # a size: a whole number, or a node where it is symbolic
-Shape = tuple[Sint, ...]
-Devices = str | tuple[str, ...]  # one, or several that share a tensor
-
 _UNSTORED = MOVED | {Ops.CONST, Ops.ARANGE}
-
-
-class Size(int):
-    """A number of elements that can be called for the shape, or for the size of one axis. Of a
-    symbolic shape the number is that of the largest."""
-
-    shape: Shape
-
-    def __new__(cls, shape: Shape) -> Self:  # noqa: D102
-        made = super().__new__(cls, prod(map(most, shape)))
-        made.shape = shape
-        return made
-
-    def __call__(self, dim: int | None = None) -> Any:
-        """The shape; with `dim` the size of that axis."""
-        return self.shape if dim is None else self.shape[axis_of(dim, len(self.shape), "size")]
-
-
-def axis_of(dim: int, ndim: int, operation: str) -> int:
-    """Axis `dim` counted from the front; ArgumentError unless it is one of `ndim`."""
-    span, dim = max(ndim, 1), plain(dim)
-    if not isinstance(dim, int) or dim is True or dim is False or not -span <= dim < span:
-        raise AxisError(
-            f"{operation}: axis {dim!r} of a tensor with {ndim} axes; "
-            f"legal are {-span} to {span - 1}"
-        )
-    return dim % span
-
-
-def check_axes(operation: str, tensor: Core, least: int) -> None:
-    """ShapeError if the tensor has fewer axes than this."""
-    if tensor.ndim < least:
-        legal = "are two axes" if least == 2 else "is one axis"
-        raise ShapeError(f"{operation}: {tensor.shape}; legal {legal} or more")
 
 
 def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
     """`value` everywhere, as a node."""
     node = UOp.const(dtype, value, device)
     return node.broadcast_to(shape) if shape else node
-
-
-def holds(dtype: DType, number: Any) -> bool:
-    """Whether a number can be one of `dtype`: a float that becomes a whole one loses its fraction,
-    no more."""
-    if not dtypes.is_int(dtype) or not isinstance(number, (int, float)):
-        return True
-    return bool(dtypes.min(dtype) <= number <= dtypes.max(dtype))
-
-
-def check_number(operation: str, number: Any, dtype: DType) -> None:
-    """ArgumentError for a number that would wrap, or become another one."""
-    if not holds(dtype, number):
-        raise ArgumentError(
-            f"{operation}: {number} as {dtype!r}, which holds {dtypes.min(dtype)} to "
-            f"{dtypes.max(dtype)}; legal are such numbers, or a wider dtype"
-        )
 
 
 def owned(node: UOp) -> UOp:
@@ -213,15 +158,15 @@ class Core(Holder):
         return cls._wrap(node, wants_gradient)
 
     @classmethod
-    def _among(cls, node: UOp, wants_gradient: bool | None, is_copy: bool) -> Self:
+    def of_shared(cls, node: UOp, wants_gradient: bool | None, owns_elements: bool) -> Self:
         """See `Holder`."""
         made = cls._wrap(node, wants_gradient)
-        if not is_copy:
+        if not owns_elements:
             made._family.root = None
         made._reads_with()
         return made
 
-    def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+    def is_untouched(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether this is as `of` made it: nothing has happened to it."""
         return (
             self._uop is node
@@ -290,11 +235,11 @@ class Core(Holder):
         self._uop, self._source, self._taped = node, None, taped
 
     @property
-    def _is_broken(self) -> bool:
+    def is_broken(self) -> bool:
         """See `Holder`."""
         return isinstance(self._source, Promise) and self._source.error is not None
 
-    def _break(self, error: Exception) -> None:
+    def break_with(self, error: Exception) -> None:
         """See `Holder`."""
         if isinstance(self._source, Promise):
             self._source.error = error.with_traceback(None)  # whose frames hold tensors
@@ -505,19 +450,19 @@ class Core(Holder):
             leave(base, self._family)
 
     @property
-    def _is_copy(self) -> bool:
+    def owns_elements(self) -> bool:
         """See `Holder`."""
         return self._root is not None
 
     @property
-    def _lies_at(self) -> UOp:
+    def lies_at(self) -> UOp:
         """See `Holder`: the view that a write to this goes to."""
         if len(self._members()) == 1:
             return writable_part(self.uop)
         value, bottom = self._value, self._bottom
         return on_bottom(writable_part(value), bottom, latest(bottom))
 
-    def _settle(self, start: int, given: Collection[Any]) -> UOp:
+    def settle_family(self, start: int, given: Collection[Any]) -> UOp:
         """See `Holder`: after the step, no expression tells who sees a write to what."""
         members = self._members()
         is_new = self._family not in given and all(m.serial >= start for m in members)
@@ -746,40 +691,3 @@ class Core(Holder):
     def _constant(self, value: Any, dtype: DType | None = None, shape: Shape = ()) -> UOp:
         """A constant on this tensor's device."""
         return constant(value, dtype or self.dtype, self.device, shape)
-
-
-def check_devices(operation: str, *tensors: Core) -> None:
-    """ArgumentError unless all are on one device, or on the same several."""
-    first = tensors[0].device
-    for tensor in tensors:
-        if tensor.device != first:
-            raise ArgumentError(
-                f"{operation}: operands are on {first} and {tensor.device}; legal is one device, "
-                "or the same several: use .to(device) or .shard(devices)"
-            )
-
-
-def broadcast_shape(operation: str, *shapes: Shape) -> Shape:
-    """The shape that all `shapes` expand to: axes meet from the last, sizes of 1 repeat.
-
-    >>> broadcast_shape("add", (3, 1), (4,))
-    (3, 4)
-    """
-    first = shapes[0]
-    for shape in shapes:
-        if shape != first:
-            break
-    else:
-        return first
-    ndim = max(len(shape) for shape in shapes)
-    lined = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
-    out = []
-    for axis, sizes in enumerate(zip(*lined, strict=True)):
-        large = {n for n in sizes if n != 1}
-        if len(large) > 1:
-            raise ShapeError(
-                f"{operation}: shapes {' and '.join(map(str, shapes))} don't broadcast: axis "
-                f"{axis - ndim} has sizes {sizes}; legal are equal sizes, or 1"
-            )
-        out.append(large.pop() if large else 1)
-    return tuple(out)

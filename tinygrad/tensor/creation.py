@@ -30,7 +30,8 @@ from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.arguments import check_number_from, check_types, given_sizes, number_of
-from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
+from tinygrad.tensor.core import Core, constant, owned
+from tinygrad.tensor.shapes import Devices, Shape, check_number
 from tinygrad.tensor.template import constants
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp

@@ -15,9 +15,10 @@ from typing import Any, Self, TypeVar
 from tinygrad.base.dtype import DType, compute_dtype, dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
-from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import ARRAY, holds_complex, node_of
-from tinygrad.tensor.movement import Movement
+from tinygrad.tensor.pieces import Pieces
+from tinygrad.tensor.shapes import broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
@@ -43,7 +44,7 @@ def _operators(name: str) -> tuple[Callable[[T, Any], T], Callable[[T, Any], T]]
 
 
 @expressions
-class Elementwise(Movement):
+class Elementwise(Pieces):
     """One element of each source in, one out."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
-from tinygrad.tensor.core import Shape, Sint
+from tinygrad.tensor.shapes import Shape, Sint
 
 
 def steps_of(

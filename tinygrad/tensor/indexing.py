@@ -21,11 +21,12 @@ from tinygrad.engine.realize import capturing, read, read_from
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
-from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.promise import Promise
+from tinygrad.tensor.shapes import axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.template import expression, movements
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp

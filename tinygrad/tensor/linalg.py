@@ -7,10 +7,10 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_types
-from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
+from tinygrad.tensor.shapes import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.template import expression, expressions, small
 from tinygrad.uop.op import Ops
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.ranking import (
@@ -18,6 +17,7 @@ from tinygrad.tensor.ranking import (
     leaders,
     ordered,
 )
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_float
 from tinygrad.base.errors import DTypeError, ShapeError
-from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.learning import Learning
+from tinygrad.tensor.shapes import axis_of, check_axes
 
 
 class Pairs(Learning):

@@ -17,12 +17,13 @@ from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
-from tinygrad.tensor.core import broadcast_shape, constant
+from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.draws import Rule, drawn
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.order import Order
+from tinygrad.tensor.shapes import broadcast_shape
 from tinygrad.tensor.template import small
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -7,11 +7,11 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
 from tinygrad.tensor.elementwise import order_reversed
 from tinygrad.tensor.functions import Functions, wide
 from tinygrad.tensor.ranking import fits, places_of, ranks, words
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS

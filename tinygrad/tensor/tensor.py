@@ -21,10 +21,11 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.again import compute
-from tinygrad.tensor.core import axis_of, owned
+from tinygrad.tensor.core import owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.long_tail.in_place import InPlace
 from tinygrad.tensor.promise import recording
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
 

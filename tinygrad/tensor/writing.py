@@ -49,11 +49,12 @@ from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import Core, check_number
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
 from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
+from tinygrad.tensor.shapes import check_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

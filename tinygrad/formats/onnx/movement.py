@@ -14,7 +14,7 @@ from tinygrad.formats.onnx import host
 from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, one
 from tinygrad.formats.onnx.values import dtype_of, fits_tensor, kind_of
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.shapes import axis_of
 
 
 def _ints(values: Any) -> list[int]:

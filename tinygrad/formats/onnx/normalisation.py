@@ -11,7 +11,7 @@ from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.registry import Row, Table, one
 from tinygrad.formats.onnx.values import dtype_of
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import Devices
+from tinygrad.tensor.shapes import Devices
 
 
 def _per_channel(values: Tensor, ndim: int) -> Tensor:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import those_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -34,14 +34,14 @@ UNKNOWN_STEP = 1 << 20  # elements between neighbours of which nothing is known
 NOT_READ = 1 << 30
 
 
-def sum_over(plan: Plan, k: str) -> UOp:
+def sum_over(draft: Draft, k: str) -> UOp:
     """The sum that the loop `k` belongs to."""
-    loop = plan.loops[k]
-    return next(x for x in plan.sums if loop in own_ranges(x))
+    loop = draft.loops[k]
+    return next(x for x in draft.sums if loop in own_ranges(x))
 
 
 def parts_of(
-    plan: Plan, loop: str, parts: Sequence[Part], roles: tuple[str, str, str]
+    draft: Draft, loop: str, parts: Sequence[Part], roles: tuple[str, str, str]
 ) -> list[str]:
     """Splits a loop into its parts. Roles: of parts that lanes count, of elements that a lane
     holds, of adjacent elements that it holds."""
@@ -51,9 +51,9 @@ def parts_of(
         role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
         found.append(rest)
         if inside > 1:
-            rest = plan.split(rest, inside, f"{loop}{parts[i + 1][0]}", role, "LOOP")
+            rest = draft.split(rest, inside, f"{loop}{parts[i + 1][0]}", role, "LOOP")
         elif role != "LOOP":
-            plan.do("role", rest, role)
+            draft.do("role", rest, role)
     return found
 
 
@@ -84,53 +84,53 @@ def is_copy(value: UOp, along: UOp) -> bool:
     return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
 
 
-def fill(plan: Plan, name: str, lanes: int) -> None:
+def fill(draft: Draft, name: str, lanes: int) -> None:
     """All lanes of a group fill a stage together: adjacent lanes read adjacent memory, in vectors
     if possible."""
-    own = names(own_ranges(plan.stages[name]))
-    loads = reads_of(plan.below(plan.nest(name).values))
-    fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
+    own = names(own_ranges(draft.stages[name]))
+    loads = reads_of(draft.below(draft.nest(name).values))
+    fast = min(own, key=lambda x: (reach(loads, draft.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
-    elements = prod(size_of(plan.loops[x]) for x in own)
-    width = plan.target.lanes(plan.stages[name].dtype.itemsize)
+    elements = prod(size_of(draft.loops[x]) for x in own)
+    width = draft.target.lanes(draft.stages[name].dtype.itemsize)
     while width > 1 and elements < lanes * width:
         width //= 2
     tail: list[str] = []
-    if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
-        tail = [plan.split(fast, width, fast + "v", "LOOP", "VECTOR")]
-    given, _ = deal(plan, (fast, *reversed(others)), lanes)
+    if width > 1 and all(_is_row(x, draft.loops[fast]) for x in loads):
+        tail = [draft.split(fast, width, fast + "v", "LOOP", "VECTOR")]
+    given, _ = deal(draft, (fast, *reversed(others)), lanes)
     for loop in own:
-        if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:
-            plan.do("role", loop, "UNROLL")
-    plan.do("order", name, (*(x for x in own if x not in given), *given, *tail))
+        if role_of(draft.loops[loop]) == "LOOP" and size_of(draft.loops[loop]) <= SHORT:
+            draft.do("role", loop, "UNROLL")
+    draft.do("order", name, (*(x for x in own if x not in given), *given, *tail))
 
 
 def piece(
-    plan: Plan, value: UOp, layout: Sequence[str], base: str, lanes: int, options: Options = ()
+    draft: Draft, value: UOp, layout: Sequence[str], base: str, lanes: int, options: Options = ()
 ) -> None:
     """A complete stage that this many lanes fill together. Its rows are padded by 16 bytes, unless
     they are swizzled."""
-    name = plan.stage(value, layout, base, "LOCAL", options)
-    plan.do("complete", name)
+    name = draft.stage(value, layout, base, "LOCAL", options)
+    draft.do("complete", name)
     if len(layout) > 1 and "swizzle" not in dict(options):
-        plan.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
-    fill(plan, name, lanes)
+        draft.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
+    fill(draft, name, lanes)
 
 
-def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
+def deal(draft: Draft, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
     """Distributes loops, the fastest first, over lanes until no lanes are left. Returns the loops
     that count lanes, slowest first, and how many lanes share each position."""
     given: list[str] = []
     for loop in loops:
-        size = size_of(plan.loops[loop])
+        size = size_of(draft.loops[loop])
         if lanes == 1:
             break
         if size <= lanes:
-            plan.do("role", loop, "LANE")
+            draft.do("role", loop, "LANE")
             given.insert(0, loop)
             lanes //= power_above(size)
         else:
-            given.insert(0, plan.split(loop, lanes, loop + "l", "LOOP", "LANE"))
+            given.insert(0, draft.split(loop, lanes, loop + "l", "LOOP", "LANE"))
             lanes = 1
     return given, lanes
 
@@ -222,11 +222,11 @@ class Blocks(ABC):
 
     options: Options = ()
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
-        self.plan, self.shape, self.lanes = plan, shape, shape.lanes
+    def __init__(self, draft: Draft, sides: Sides, shape: Shape) -> None:
+        self.draft, self.shape, self.lanes = draft, shape, shape.lanes
         self.sides, self.outer = (sides.m, sides.n), sides.outer
         rows, columns = (
-            plan.split(side, size, side + "i", "PARALLEL", "LOOP")
+            draft.split(side, size, side + "i", "PARALLEL", "LOOP")
             for side, size in zip(self.sides, shape.block, strict=True)
         )
         self.inner = self.marks = rows, columns
@@ -234,25 +234,28 @@ class Blocks(ABC):
     def bring(self, k: str, unit: MatrixUnit | None = None) -> str:
         """The operands of the sum over `k` are staged piece by piece, and the products are given to
         the unit. Returns the loop over the terms of a turn."""
-        plan, step = self.plan, self.shape.depth
-        plan.do("extend", k, step)
+        draft, step = self.draft, self.shape.depth
+        draft.do("extend", k, step)
         if unit is not None:
-            factors = sum_over(plan, k).src[0].src
-            rows = next(i for i, x in enumerate(factors) if plan.loops[self.marks[0]] in x.ranges)
-            plan.do("tensorise", k, rows, unit.name)
-        ki = plan.split(k, step, k + "i")
+            factors = sum_over(draft, k).src[0].src
+            rows = next(i for i, x in enumerate(factors) if draft.loops[self.marks[0]] in x.ranges)
+            draft.do("tensorise", k, rows, unit.name)
+        ki = draft.split(k, step, k + "i")
         layouts = [self.layout(k, ki, axis) for axis in range(2)]
         sides = [self.side(k, axis) for axis in range(2)]
         options = self.options
-        if all(is_copy(x, plan.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
-            options = (*pipeline(plan.target, self.shape.shared, size_of(plan.loops[k])), *options)
+        if all(is_copy(x, draft.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
+            options = (
+                *pipeline(draft.target, self.shape.shared, size_of(draft.loops[k])),
+                *options,
+            )
         for axis, layout in enumerate(layouts):
             self._piece(k, axis, layout, options)
         return ki
 
     def side(self, k: str, axis: int) -> UOp:
         """A factor of the sum over `k` in its current form: the rows (0) or the columns (1)."""
-        factors, mark = sum_over(self.plan, k).src[0].src, self.plan.loops[self.marks[axis]]
+        factors, mark = sum_over(self.draft, k).src[0].src, self.draft.loops[self.marks[axis]]
         return next(x for x in factors if mark in x.ranges)
 
     @abstractmethod
@@ -262,18 +265,18 @@ class Blocks(ABC):
     def is_turned(self, k: str, ki: str, axis: int) -> bool:
         """Whether memory has neighbours along a piece's own axis rather than along the sum, and a
         unit can transpose as it reads."""
-        value, own = self.side(k, axis), self.plan.loops[self.marks[axis]]
-        loads = reads_of(self.plan.below((value,)))
-        is_across = reach(loads, own) < reach(loads, self.plan.loops[ki])
+        value, own = self.side(k, axis), self.draft.loops[self.marks[axis]]
+        loads = reads_of(self.draft.below((value,)))
+        is_across = reach(loads, own) < reach(loads, self.draft.loops[ki])
         return value.dtype.itemsize == TURNED and is_across
 
     def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
         """Stages an operand's piece in shared memory."""
-        plan, value = self.plan, self.side(k, axis)
+        draft, value = self.draft, self.side(k, axis)
         layout = those_in(value, layout)  # a single block has no loop
-        piece(plan, value, layout, "p" + "ab"[axis], self.lanes, options)
+        piece(draft, value, layout, "p" + "ab"[axis], self.lanes, options)
 
     def order(self, *loops: Iterable[str]) -> None:
         """Orders the output's loops within the outer ones, which count groups, too."""
-        self.plan.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
-        self.plan.give("PARALLEL", self.outer)
+        self.draft.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
+        self.draft.give("PARALLEL", self.outer)

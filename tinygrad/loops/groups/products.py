@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft, Nest, names
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     FILLED,
@@ -24,7 +25,6 @@ from tinygrad.loops.groups.blocks import (
 from tinygrad.loops.groups.unit_products import unit_product
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of, size_of
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, reduction_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -35,34 +35,34 @@ DEEPEST_STEP = 16  # of the sum: what a piece holds
 LEAST = 16  # along a side of a product that is worth a block
 
 
-def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
+def group_product(draft: Draft, nest: Nest, products: list[Product]) -> bool:
     """Blocks, pieces and tiles for the products of the stores' nest. False if there is no room or
-    the products are too small; the plan is then unchanged."""
-    before, loops = plan.mark(), _sides(nest, products)
+    the products are too small; the draft is then unchanged."""
+    before, loops = draft.mark(), _sides(nest, products)
     if loops is None:
         return False
-    done = _joined(plan, loops, products)
-    if done is None or not _multiplied(plan, *done):
-        plan.back_to(before)
+    done = _joined(draft, loops, products)
+    if done is None or not _multiplied(draft, *done):
+        draft.back_to(before)
         return False
     return True
 
 
-def _multiplied(plan: Plan, sides: Sides, sums: list[str]) -> bool:
+def _multiplied(draft: Draft, sides: Sides, sums: list[str]) -> bool:
     """Whether a unit, or else lanes, can compute these sums of products."""
     sizes = Sizes(
-        size_of(plan.loops[sides.m]),
-        size_of(plan.loops[sides.n]),
-        max(size_of(plan.loops[k]) for k in sums),
-        turns(plan.loops[x] for x in sides.outer),
+        size_of(draft.loops[sides.m]),
+        size_of(draft.loops[sides.n]),
+        max(size_of(draft.loops[k]) for k in sums),
+        turns(draft.loops[x] for x in sides.outer),
         len(sums),
     )
-    if unit_product(plan, sides, sizes, sums):
+    if unit_product(draft, sides, sizes, sums):
         return True
-    itemsizes = [sum_over(plan, k).src[0].dtype.itemsize for k in sums]
-    shape = block_shape(plan.target, sizes, sum(max(1, size // WORD) for size in itemsizes))
+    itemsizes = [sum_over(draft, k).src[0].dtype.itemsize for k in sums]
+    shape = block_shape(draft.target, sizes, sum(max(1, size // WORD) for size in itemsizes))
     if shape is not None:
-        _Lanes(plan, sides, shape, itemsizes).run(sums)
+        _Lanes(draft, sides, shape, itemsizes).run(sums)
     return shape is not None
 
 
@@ -92,22 +92,22 @@ def _is_free(loop: UOp) -> bool:
 
 
 def _joined(
-    plan: Plan, sides: tuple[list[str], list[str]], products: list[Product]
+    draft: Draft, sides: tuple[list[str], list[str]], products: list[Product]
 ) -> tuple[Sides, list[str]] | None:
     """Merges loops: one for the rows, one for the columns, one for each sum; and returns the loops
     around them."""
     rows, columns = sides
-    outer = plan.innermost("store", (*rows, *columns))
-    m, n = _as_one(plan, rows), _as_one(plan, columns)
+    outer = draft.innermost("store", (*rows, *columns))
+    m, n = _as_one(draft, rows), _as_one(draft, columns)
     made = []
     for one in products:
-        reduction = reduction_of(plan, "store", one)
+        reduction = reduction_of(draft, "store", one)
         if not all(map(is_plain_loop, own_ranges(reduction))) or _sums_in_indices(reduction):
             return None
-        if any(len(owners_of(plan.kernel, plan.loops[x])) > 1 for x in one.loops):
+        if any(len(owners_of(draft.kernel, draft.loops[x])) > 1 for x in one.loops):
             return None
-        k = _as_one(plan, list(one.loops))
-        sums, *others = owners_of(plan.kernel, plan.loops[k])
+        k = _as_one(draft, list(one.loops))
+        sums, *others = owners_of(draft.kernel, draft.loops[k])
         if sums.op is not Ops.REDUCE or others or sums.src[0].op is not Ops.MUL:
             return None
         made.append(k)
@@ -120,11 +120,11 @@ def _sums_in_indices(reduction: UOp) -> bool:
     return any(x.op is Ops.REDUCE for read in reads for s in read.src[1:] for x in s.toposort())
 
 
-def _as_one(plan: Plan, loops: list[str]) -> str:
+def _as_one(draft: Draft, loops: list[str]) -> str:
     """Merges adjacent loops into one. Returns its name."""
     whole = loops[0]
     for following in loops[1:]:
-        whole = plan.merge(whole, following, "g")
+        whole = draft.merge(whole, following, "g")
     return whole
 
 
@@ -169,10 +169,10 @@ def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
 class _Lanes(Blocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape, itemsizes: list[int]) -> None:
+    def __init__(self, draft: Draft, sides: Sides, shape: Shape, itemsizes: list[int]) -> None:
         self.itemsize = max(itemsizes)
         step = sum(shape.block) * self.itemsize + 2 * VECTOR
-        super().__init__(plan, sides, replace(shape, shared=len(itemsizes) * shape.depth * step))
+        super().__init__(draft, sides, replace(shape, shared=len(itemsizes) * shape.depth * step))
 
     def run(self, sums: list[str]) -> None:
         for k in sums:
@@ -181,34 +181,34 @@ class _Lanes(Blocks):
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
         """[step][element]. Sums inside an operand are computed before the product."""
-        plan, inner = self.plan, self.inner[axis]
-        own, along = plan.loops[inner], {plan.loops[k], plan.loops[ki]}
-        for part in _sums_within(plan, self.side(k, axis), own, along):
-            piece(plan, part, (inner,), "ps", self.lanes)
+        draft, inner = self.draft, self.inner[axis]
+        own, along = draft.loops[inner], {draft.loops[k], draft.loops[ki]}
+        for part in _sums_within(draft, self.side(k, axis), own, along):
+            piece(draft, part, (inner,), "ps", self.lanes)
         return ki, inner
 
     def _tile(self) -> None:
         """Distributes a block's elements over the lanes, several neighbours to each."""
-        plan, lanes, copies = self.plan, [], []
-        vector = plan.target.lanes(self.itemsize)
+        draft, lanes, copies = self.draft, [], []
+        vector = draft.target.lanes(self.itemsize)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.part, strict=True)):
             together = min(vector, size)
             block = self.shape.grid[axis] * together
             copies.append(inner)
-            lane = plan.split(inner, block, inner + "l", "UNROLL")
+            lane = draft.split(inner, block, inner + "l", "UNROLL")
             if together > 1:
                 role = "VECTOR" if axis else "UNROLL"
-                copies.append(plan.split(lane, together, inner + "v", "LANE", role))
+                copies.append(draft.split(lane, together, inner + "v", "LANE", role))
             else:
-                plan.do("role", lane, "LANE")
+                draft.do("role", lane, "LANE")
             lanes.append(lane)
         self.order(self.sides, lanes, copies)
 
 
-def _sums_within(plan: Plan, value: UOp, own: UOp, along: set[UOp]) -> list[UOp]:
+def _sums_within(draft: Draft, value: UOp, own: UOp, along: set[UOp]) -> list[UOp]:
     """The largest parts of an operand that contain a REDUCE and depend on its `own` loop, but not
     on the loops of the product's sum."""
-    below, with_sums = plan.below((value,)), set[UOp]()
+    below, with_sums = draft.below((value,)), set[UOp]()
     for node in below:
         if node.op is Ops.REDUCE or any(s in with_sums for s in node.src):
             with_sums.add(node)

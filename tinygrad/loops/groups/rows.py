@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.groups.blocks import SHORT, deal, power_below
 from tinygrad.loops.layout import elements, is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import matrix_units
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.sharing import room, share_values
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -33,44 +33,44 @@ def longest_row(target: Target) -> int:
     return room(target) // (FEWEST_ROWS * KEPT)
 
 
-def group_rows(plan: Plan, lanes: int) -> bool:
+def group_rows(draft: Draft, lanes: int) -> bool:
     """Stages values in rows if possible, and then distributes the kernel's loops over groups of
     this many lanes. Whether it did."""
-    if not _keep_rows(plan):
+    if not _keep_rows(draft):
         return False
-    top = plan.nest("store").loops
-    rows = [name for name in names(top) if name in plan.block_rows]
-    around = [r for r in top if all(r in plan.stages[k].ranges for k in plan.kept)]
-    plan.give("PARALLEL", names(around))
-    while found := next(filter(None, (_sum_beside(plan, x, rows) for x in rows)), None):
+    top = draft.nest("store").loops
+    rows = [name for name in names(top) if name in draft.block_rows]
+    around = [r for r in top if all(r in draft.stages[k].ranges for k in draft.kept)]
+    draft.give("PARALLEL", names(around))
+    while found := next(filter(None, (_sum_beside(draft, x, rows) for x in rows)), None):
         value, row = found
-        plan.kept += (plan.stage(value, (row,), "sum"),)
-    for name in plan.kept:
-        plan.do("complete", name)
-        _share(plan, plan.stages[name], lanes)
-    for name in plan.kept:
-        _deal(plan, name, lanes)
-    _deal(plan, "store", lanes)
+        draft.kept += (draft.stage(value, (row,), "sum"),)
+    for name in draft.kept:
+        draft.do("complete", name)
+        _share(draft, draft.stages[name], lanes)
+    for name in draft.kept:
+        _deal(draft, name, lanes)
+    _deal(draft, "store", lanes)
     return True
 
 
-def _keep_rows(plan: Plan) -> bool:
+def _keep_rows(draft: Draft) -> bool:
     """Stages values in blocks of as many rows as there is room for. Whether it could."""
-    before, most = plan.mark(), MOST_ROWS
+    before, most = draft.mark(), MOST_ROWS
     while most:
-        share_values(plan, most)
-        kept = sum(elements(s) * s.dtype.itemsize for s in plan.stages.values())
-        if plan.block_rows and kept <= room(plan.target):
+        share_values(draft, most)
+        kept = sum(elements(s) * s.dtype.itemsize for s in draft.stages.values())
+        if draft.block_rows and kept <= room(draft.target):
             return True
-        most = most // 2 if plan.block_rows else 0
-        plan.back_to(before)
+        most = most // 2 if draft.block_rows else 0
+        draft.back_to(before)
     return False
 
 
-def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[UOp, str] | None:
+def _sum_beside(draft: Draft, row: str, rows: list[str]) -> tuple[UOp, str] | None:
     """A reduction outside the stages that has one result for each row."""
-    loop = plan.loops[row]
-    for node in plan.below(plan.nest("store").values):
+    loop = draft.loops[row]
+    for node in draft.below(draft.nest("store").values):
         if node.op is Ops.REDUCE and loop in node.ranges:
             others = [r for r in node.ranges if r is not loop]
             if all(role_of(r) == "PARALLEL" or name_of(r) in rows for r in others):
@@ -78,34 +78,34 @@ def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[UOp, str] | None
     return None
 
 
-def _share(plan: Plan, stage: UOp, lanes: int) -> None:
+def _share(draft: Draft, stage: UOp, lanes: int) -> None:
     """If a stage holds one reduction for each row, all lanes compute each of these together."""
     value = stage.src[0]
     if value.op is Ops.WHERE:  # `complete` has masked it
         value = value.src[1]
-    if value.op is not Ops.REDUCE or not all(_is_row(plan, loop) for loop in own_ranges(stage)):
+    if value.op is not Ops.REDUCE or not all(_is_row(draft, loop) for loop in own_ranges(stage)):
         return
     reduced = own_ranges(value)[-1]
     if is_plain_loop(reduced) and size_of(reduced) >= LEAST_LANES:
         name, share = name_of(reduced), min(lanes, power_below(size_of(reduced)))
-        plan.split(name, share, name + "g", "LOOP", "GROUP")
+        draft.split(name, share, name + "g", "LOOP", "GROUP")
 
 
-def _is_row(plan: Plan, loop: UOp) -> bool:
+def _is_row(draft: Draft, loop: UOp) -> bool:
     """Whether the loop runs over the rows of a block, in the kernel or in a stage."""
-    return name_of(loop).rpartition(".")[2] in plan.block_rows
+    return name_of(loop).rpartition(".")[2] in draft.block_rows
 
 
-def _deal(plan: Plan, nest: str, lanes: int) -> None:
+def _deal(draft: Draft, nest: str, lanes: int) -> None:
     """Each lane takes columns of the nest that lie a block of lanes apart, in all rows; or in some
     of the rows, if there are fewer columns than lanes."""
-    own = [r for r in plan.nest(nest).loops if role_of(r) == "LOOP"]
-    rows = [name_of(r) for r in own if _is_row(plan, r)]
+    own = [r for r in draft.nest(nest).loops if role_of(r) == "LOOP"]
+    rows = [name_of(r) for r in own if _is_row(draft, r)]
     columns = [name for name in names(own) if name not in rows]
-    given, left = deal(plan, columns[-1:], lanes)
+    given, left = deal(draft, columns[-1:], lanes)
     if rows and columns and left > 1:
-        count = min(left, power_below(size_of(plan.loops[rows[0]])))
-        given.insert(0, plan.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
+        count = min(left, power_below(size_of(draft.loops[rows[0]])))
+        given.insert(0, draft.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
     if columns:
-        plan.give("UNROLL", (x for x in rows if size_of(plan.loops[x]) <= SHORT))
-    plan.innermost(nest, (*rows, *given))
+        draft.give("UNROLL", (x for x in rows if size_of(draft.loops[x]) <= SHORT))
+    draft.innermost(nest, (*rows, *given))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
+from tinygrad.loops.draft import Draft
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     FILLED,
@@ -25,28 +26,27 @@ from tinygrad.loops.groups.blocks import (
 )
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
-from tinygrad.loops.plan import Plan
 from tinygrad.loops.tensorise import operand, units_of
 
 
-def unit_product(plan: Plan, sides: Sides, sizes: Sizes, sums: Sequence[str]) -> bool:
+def unit_product(draft: Draft, sides: Sides, sizes: Sizes, sums: Sequence[str]) -> bool:
     """Gives the products of these sums to a unit, if the target has one that takes them all; a unit
     that reads shared memory comes first."""
     for kind, shape_of in ((_Staged, staged_shape), (_Warps, warp_shape)):
-        units = [_unit_of(plan, sides.m, k, kind is _Staged) for k in sums]
+        units = [_unit_of(draft, sides.m, k, kind is _Staged) for k in sums]
         unit = units[0] if len(set(units)) == 1 else None
-        shape = None if unit is None else shape_of(plan.target, unit, sizes)
+        shape = None if unit is None else shape_of(draft.target, unit, sizes)
         if shape is not None:
-            kind(plan, sides, shape).run(sums)
+            kind(draft, sides, shape).run(sums)
             return True
     return False
 
 
-def _unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
+def _unit_of(draft: Draft, m: str, k: str, staged: bool) -> MatrixUnit | None:
     """The first unit for the sum over `k` of products of two CASTs, or of two values as they are.
     m: the loop of rows."""
-    a, b = sorted(sum_over(plan, k).src[0].src, key=lambda x: plan.loops[m] not in x.ranges)
-    units = units_of(plan.target, a, b, a.dtype)
+    a, b = sorted(sum_over(draft, k).src[0].src, key=lambda x: draft.loops[m] not in x.ranges)
+    units = units_of(draft.target, a, b, a.dtype)
     held = (u for u in units if u.held is not None and u.is_staged == staged)
     return next((u for u in held if u.a is operand(a, u.a).dtype), None)
 
@@ -55,8 +55,8 @@ class UnitBlocks(Blocks):
     """The steps that all units' recipes share; subclasses add how a kind of unit splits its
     loops."""
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
-        super().__init__(plan, sides, shape)
+    def __init__(self, draft: Draft, sides: Sides, shape: Shape) -> None:
+        super().__init__(draft, sides, shape)
         assert shape.unit is not None and shape.unit.held is not None
         self.unit, self.held = shape.unit, shape.unit.held
 
@@ -68,7 +68,7 @@ class UnitBlocks(Blocks):
             depths.append(self.depth_parts(ki, k + "d"))
         rows, columns = self.output()
         for depth in depths:
-            self.plan.do("distribute", rows, columns, depth, self.unit.name)
+            self.draft.do("distribute", rows, columns, depth, self.unit.name)
 
     @abstractmethod
     def depth_parts(self, ki: str, kd: str) -> list[str]:
@@ -134,30 +134,30 @@ class _Warps(UnitBlocks):
     in the lanes' registers."""
 
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        kd = self.plan.split(ki, self.unit.depth, kd)
+        kd = self.draft.split(ki, self.unit.depth, kd)
         if self.shape.depth <= 2 * self.unit.depth:
-            self.plan.do("role", ki, "UNROLL")
-        return parts_of(self.plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR"))
+            self.draft.do("role", ki, "UNROLL")
+        return parts_of(self.draft, kd, self.held.depth, ("LOOP", "TILE", "VECTOR"))
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
         """[element][step], so that what the unit reads from a row is adjacent. If memory is
         transposed and the target can transpose as it reads, [step][element]."""
         inner = self.inner[axis]
-        turns = "matrix_load" in self.plan.target.native and self.is_turned(k, ki, axis)
+        turns = "matrix_load" in self.draft.target.native and self.is_turned(k, ki, axis)
         return (ki, inner) if turns else (inner, ki)
 
     def output(self) -> tuple[list[str], list[str]]:
         """Splits the output's loops into blocks, warps, the unit's matrices, and parts of these."""
-        plan, sizes = self.plan, self.shape.matrix
+        draft, sizes = self.draft, self.shape.matrix
         warps, copies, parts = [], [], []
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
             part = self.shape.part[axis] * size
-            matrix = plan.split(inner, part, inner + "f", "LANE", "LOOP")
-            single = plan.split(matrix, size, inner + "m", "UNROLL", "LOOP")
+            matrix = draft.split(inner, part, inner + "f", "LANE", "LOOP")
+            single = draft.split(matrix, size, inner + "m", "UNROLL", "LOOP")
             warps.append(inner)
             copies.append(matrix)
             axis_parts = self.held.columns if axis else self.held.rows
-            parts.append(parts_of(plan, single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
+            parts.append(parts_of(draft, single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
         lanes, items = lanes_first(zip(parts, (self.held.rows, self.held.columns), strict=True))
         self.order(self.sides, warps, lanes, copies, items)
         return parts[0], parts[1]
@@ -204,16 +204,16 @@ class _Staged(UnitBlocks):
 
     options = (("swizzle", ROW),)
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
-        super().__init__(plan, sides, shape)
+    def __init__(self, draft: Draft, sides: Sides, shape: Shape) -> None:
+        super().__init__(draft, sides, shape)
         rows, columns = self.inner
         self.marks = (
-            plan.split(rows, BLOCK, sides.m + "s"),
-            plan.split(columns, BLOCK, sides.n + "s"),
+            draft.split(rows, BLOCK, sides.m + "s"),
+            draft.split(columns, BLOCK, sides.n + "s"),
         )
 
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        return [self.plan.split(ki, self.unit.depth, kd, "UNROLL", "TILE")]
+        return [self.draft.split(ki, self.unit.depth, kd, "UNROLL", "TILE")]
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
         """Blocks, and in each of them rows along the sum; or, if memory is transposed and the unit
@@ -224,16 +224,16 @@ class _Staged(UnitBlocks):
     def output(self) -> tuple[list[str], list[str]]:
         """Splits the output's loops into groups, sets of lanes, and the parts of the unit's
         matrices. Consecutive groups have the same columns, so that they find them in the cache."""
-        plan, held = self.plan, self.held
+        draft, held = self.draft, self.held
         (m, n), (sets, blocks) = self.sides, self.inner
         roles = ("LANE", "UNROLL", "VECTOR")
-        plan.do("role", sets, "LANE")
-        plan.do("role", blocks, "UNROLL")
-        rows = parts_of(plan, self.marks[0], held.rows, roles)
-        columns = [blocks, *parts_of(plan, self.marks[1], held.columns[1:], roles)]
+        draft.do("role", sets, "LANE")
+        draft.do("role", blocks, "UNROLL")
+        rows = parts_of(draft, self.marks[0], held.rows, roles)
+        columns = [blocks, *parts_of(draft, self.marks[1], held.columns[1:], roles)]
         groups = [m, n]
-        if size_of(plan.loops[m]) % NEIGHBOURS == 0:
-            groups.append(plan.split(m, NEIGHBOURS, m + "n", "PARALLEL", "PARALLEL"))
+        if size_of(draft.loops[m]) % NEIGHBOURS == 0:
+            groups.append(draft.split(m, NEIGHBOURS, m + "n", "PARALLEL", "PARALLEL"))
         lanes, items = lanes_first(((rows, held.rows), (columns, held.columns)))
         self.order(groups, [sets], lanes, items)
         return rows, columns

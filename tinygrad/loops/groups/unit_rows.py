@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     VECTOR,
@@ -35,7 +36,6 @@ from tinygrad.loops.groups.blocks import (
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
 from tinygrad.uop.node import UOp
@@ -106,30 +106,30 @@ def row_units(target: Target) -> list[MatrixUnit]:
     return [u for u in UNITS.values() if use_of(u) and u in matrix_units(target, u.a, u.b, u.out)]
 
 
-def unit_rows(plan: Plan) -> bool:
+def unit_rows(draft: Draft) -> bool:
     """Computes the kernel with such a unit, if possible. Whether it did."""
-    before = plan.mark()
-    _merge_heads(plan)
-    found = _form_of(plan)
-    use = None if found is None else _use_for(plan, found[1])
-    made = None if found is None or use is None else _Rows(plan, use, found[0], found[1][:-1])
+    before = draft.mark()
+    _merge_heads(draft)
+    found = _form_of(draft)
+    use = None if found is None else _use_for(draft, found[1])
+    made = None if found is None or use is None else _Rows(draft, use, found[0], found[1][:-1])
     if made is None or not made.fits:
-        plan.back_to(before)
+        draft.back_to(before)
         return False
     made.run()
     return True
 
 
-def _merge_heads(plan: Plan) -> None:
+def _merge_heads(draft: Draft) -> None:
     """Merges the loops of a sum over the rows of several heads, as in the gradient of keys that
     heads share."""
-    for node in plan.sums:
+    for node in draft.sums:
         own = own_ranges(node)
         if len(own) != 2 or not sums_of(node.src[0].toposort()):
             continue
-        if all(is_plain_loop(x) and owners_of(plan.kernel, x) == [node] for x in own):
+        if all(is_plain_loop(x) and owners_of(draft.kernel, x) == [node] for x in own):
             outer, inner = names(own)
-            plan.merge(outer, inner, "g")
+            draft.merge(outer, inner, "g")
             return
 
 
@@ -137,21 +137,21 @@ class _Rows:
     """The steps of the recipe. `rows`, `columns`: the output's loops; `keys`: the loops of the
     reductions along a row, of which `last` is that of the output's product."""
 
-    def __init__(self, plan: Plan, use: Use, form: Form, scores: list[UOp]) -> None:
+    def __init__(self, draft: Draft, use: Use, form: Form, scores: list[UOp]) -> None:
         unit = use.unit
         assert unit.held is not None
-        self.plan, self.use, self.unit, self.held, self.form = plan, use, unit, unit.held, form
-        outer = plan.names_in("store")
+        self.draft, self.use, self.unit, self.held, self.form = draft, use, unit, unit.held, form
+        outer = draft.names_in("store")
         self.outer = [x for x in outer if x not in (form.rows, form.columns)]
-        self.width = size_of(plan.loops[form.columns])
+        self.width = size_of(draft.loops[form.columns])
         self.depth = round_up(max(size_of(own_ranges(n)[0]) for n in scores), unit.depth)
-        loops = [plan.loops[k] for k in form.keys]
+        loops = [draft.loops[k] for k in form.keys]
         self.scores = max(sum(loop in n.ranges for n in scores) for loop in loops)  # in a pass
         self.rows, self.beside = use.sizes
         self.leader = self._leader()
         self.passes = 1 if self.leader else len(form.keys)  # along the keys
-        batch = prod(size_of(plan.loops[x]) for x in self.outer)
-        size, self.warps = size_of(plan.loops[form.rows]), WARPS
+        batch = prod(size_of(draft.loops[x]) for x in self.outer)
+        size, self.warps = size_of(draft.loops[form.rows]), WARPS
         while self.warps > 1 and (
             batch * ceildiv(size, self.warps * self.rows) < BUSY_GROUPS
             or self.warps * self.rows >= 2 * size
@@ -163,7 +163,7 @@ class _Rows:
 
     def _leader(self) -> str | None:
         """The loop of the maximum that all other reductions can follow."""
-        sums = {k: sum_over(self.plan, k) for k in self.form.keys}
+        sums = {k: sum_over(self.draft, k) for k in self.form.keys}
         for k, first in sums.items():
             others = (n for n in sums.values() if n is not first)
             if all(can_follow(first, other) for other in others):
@@ -173,7 +173,7 @@ class _Rows:
     @property
     def fits(self) -> bool:
         """Whether registers and shared memory hold what a warp and a group need at once."""
-        target, unit = self.plan.target, self.unit
+        target, unit = self.draft.target, self.unit
         operand = self.depth * unit.a.itemsize // WORD
         words = self.rows * (self.width + self.scores * (self.block + operand)) / unit.lanes
         return (
@@ -191,82 +191,82 @@ class _Rows:
 
     def run(self) -> None:
         """All steps."""
-        plan, form = self.plan, self.form
+        draft, form = self.draft, self.form
         m, n = form.rows, form.columns
-        warp = plan.split(m, self.warps * self.rows, m + "w", "PARALLEL", "LOOP")
-        row = plan.split(warp, self.rows, m + "i", "LANE", "LOOP")
+        warp = draft.split(m, self.warps * self.rows, m + "w", "PARALLEL", "LOOP")
+        row = draft.split(warp, self.rows, m + "i", "LANE", "LOOP")
         insides = {k: self._block(k, n) for k in form.keys}
         if self.leader:
             kept = self.leader, insides[self.leader]
             for k in form.keys:
                 if k != self.leader:
-                    plan.do("follow", kept, (k, insides[k]))
+                    draft.do("follow", kept, (k, insides[k]))
             insides = {self.leader: insides[self.leader]}
         sums = {k: self._bring(k, inside, n) for k, inside in insides.items()}
-        tile = plan.split(n, self.beside, n + "t", "UNROLL", "LOOP")
+        tile = draft.split(n, self.beside, n + "t", "UNROLL", "LOOP")
         roles = ("LANE", "UNROLL", "VECTOR")
         parts = self.use.parts
         rows, columns = (
-            parts_of(plan, x, each, roles) for x, each in zip((row, tile), parts, strict=True)
+            parts_of(draft, x, each, roles) for x, each in zip((row, tile), parts, strict=True)
         )
         lanes, items = lanes_first(zip((rows, columns), parts, strict=True))
-        plan.do("order", "store", (*self.outer, m, warp, *lanes, n, *items))
-        plan.give("PARALLEL", self.outer)
+        draft.do("order", "store", (*self.outer, m, warp, *lanes, n, *items))
+        draft.give("PARALLEL", self.outer)
         for k, inside in insides.items():
             self._distribute(k, inside, sums[k], rows, columns)
 
     def _block(self, k: str, column: str) -> str:
         """Splits off a block of keys for each turn. Returns the loop inside the block."""
-        plan = self.plan
-        plan.do("extend", k, self.block)
+        draft = self.draft
+        draft.do("extend", k, self.block)
         if k == self.form.last:
             self._tensorise(k, column)
-        return plan.split(k, self.block, k + "i")
+        return draft.split(k, self.block, k + "i")
 
     def _bring(self, k: str, inside: str, column: str) -> list[str]:
         """Stages the operands of a block of keys for the group. Returns the loops of the sums that
         compute its scores."""
-        plan, found = self.plan, list[str]()
+        draft, found = self.draft, list[str]()
         while (shared := self._scores(inside, found)) is not None:
-            found.append(plan.unused(name_of(own_ranges(shared)[0]) + "s"))
-            plan.do("own_loop", plan.path(shared), found[-1])
-            plan.do("extend", found[-1], self.unit.depth)
+            found.append(draft.unused(name_of(own_ranges(shared)[0]) + "s"))
+            draft.do("own_loop", draft.path(shared), found[-1])
+            draft.do("extend", found[-1], self.unit.depth)
             self._tensorise(found[-1], inside)
             self._piece(found[-1], (inside, found[-1]))
         if self._product(k) is not None:
-            turned = "matrix_load" in plan.target.native
+            turned = "matrix_load" in draft.target.native
             self._piece(k, (inside, column) if turned else (column, inside))
         return found
 
     def _tensorise(self, k: str, other: str) -> None:
         """Gives the products of a sum to the unit. Its operand number `side` is the factor of the
         rows: the one without the loop `other`."""
-        factors = sum_over(self.plan, k).src[0].src
-        mine = next(i for i, x in enumerate(factors) if self.plan.loops[other] not in x.ranges)
-        self.plan.do("tensorise", k, mine ^ self.use.side, self.unit.name)
+        factors = sum_over(self.draft, k).src[0].src
+        mine = next(i for i, x in enumerate(factors) if self.draft.loops[other] not in x.ranges)
+        self.draft.do("tensorise", k, mine ^ self.use.side, self.unit.name)
 
     def _scores(self, inside: str, done: list[str]) -> UOp | None:
         """A sum that computes scores of these keys and is not the unit's yet."""
-        loop = self.plan.loops[inside]
-        sums = (x for x in self.plan.sums if loop in x.ranges)
+        loop = self.draft.loops[inside]
+        sums = (x for x in self.draft.sums if loop in x.ranges)
         return next((x for x in sums if name_of(own_ranges(x)[0]) not in done), None)
 
     def _product(self, k: str) -> UOp | None:
         """The unit's product that is summed over `k`."""
-        loop = self.plan.loops[k]
-        terms = (term_of(x) for x in self.plan.sums if loop in own_ranges(x))
+        loop = self.draft.loops[k]
+        terms = (term_of(x) for x in self.draft.sums if loop in own_ranges(x))
         return next((x for x in terms if x.op is Ops.WMMA), None)
 
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
         """Stages the other operand than the rows', with rows padded by 16 bytes."""
-        plan, product = self.plan, self._product(k)
+        draft, product = self.draft, self._product(k)
         assert product is not None
         value = product.src[1 - self.use.side]
         options: Options = ()
-        if is_copy(value, plan.loops[layout[1]]):
+        if is_copy(value, draft.loops[layout[1]]):
             blocks = (size_of(r) for r in value.ranges if name_of(r) in self.form.keys)
-            options = pipeline(plan.target, self._shared(), next(blocks, 1))
-        piece(plan, value, layout, "key", self.warps * self.unit.lanes, options)
+            options = pipeline(draft.target, self._shared(), next(blocks, 1))
+        piece(draft, value, layout, "key", self.warps * self.unit.lanes, options)
 
     def _distribute(
         self, k: str, inside: str, sums: list[str], rows: list[str], columns: list[str]
@@ -274,28 +274,28 @@ class _Rows:
         """Distributes products over the lanes. The lanes hold the scores in the layout that the
         next product expects of its operand. Lanes that have other keys of the same row combine
         their reductions."""
-        plan, unit, use = self.plan, self.unit, self.use
-        part = plan.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
-        keys = parts_of(plan, part, self.held.depth, ("LOOP", "UNROLL", "VECTOR"))
+        draft, unit, use = self.draft, self.unit, self.use
+        part = draft.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
+        keys = parts_of(draft, part, self.held.depth, ("LOOP", "UNROLL", "VECTOR"))
         if self._product(k) is not None:
-            plan.do("distribute", *use.in_order(rows, columns), keys, unit.name)
+            draft.do("distribute", *use.in_order(rows, columns), keys, unit.name)
         mine = []
         for lane, item, (*_, stride) in zip(
             columns, keys[-len(columns) :], use.parts[1], strict=True
         ):
-            if stride and item in plan.loops:
-                plan.do("across", item, lane)
+            if stride and item in draft.loops:
+                draft.do("across", item, lane)
             mine.append(lane if stride else item)
         for loop in sums:
-            depth = plan.split(loop, unit.depth, loop + "d", "UNROLL", "LOOP")
-            parts = parts_of(plan, depth, self.held.depth, ("LOOP", "TILE", "VECTOR"))
-            plan.do("distribute", *use.in_order(rows, mine), parts, unit.name)
+            depth = draft.split(loop, unit.depth, loop + "d", "UNROLL", "LOOP")
+            parts = parts_of(draft, depth, self.held.depth, ("LOOP", "TILE", "VECTOR"))
+            draft.do("distribute", *use.in_order(rows, mine), parts, unit.name)
 
 
-def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
+def _form_of(draft: Draft) -> tuple[Form, list[UOp]] | None:
     """The loops of the kernel in this form, and its products; None if it has another form."""
-    top = plan.nest("store").loops
-    sums = plan.sums
+    top = draft.nest("store").loops
+    sums = draft.sums
     plain = all(map(is_plain_loop, (*top, *(r for n in sums for r in own_ranges(n)))))
     if not plain or any(len(own_ranges(n)) != 1 for n in sums):
         return None
@@ -338,9 +338,9 @@ def _of_scores(node: UOp, loop: UOp) -> bool:
     return any(sums_of(side.toposort()) for side in sides)
 
 
-def _use_for(plan: Plan, products: list[UOp]) -> Use | None:
+def _use_for(draft: Draft, products: list[UOp]) -> Use | None:
     """How to use the unit that takes the factors of all of these products."""
-    for unit in row_units(plan.target):
+    for unit in row_units(draft.target):
         sides = [operand(side, unit.a).dtype for node in products for side in node.src[0].src]
         if all(d is unit.a for d in sides) and all(n.dtype is unit.out for n in products):
             return use_of(unit)

@@ -5,8 +5,8 @@ run along the sum, and the lanes of each result are added at the end."""
 from __future__ import annotations
 
 from tinygrad.base.helpers import round_up
+from tinygrad.loops.draft import Draft, Nest, names
 from tinygrad.loops.layout import name_of, reads_of, size_of, step
-from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import (
     Product,
     in_one_word,
@@ -25,12 +25,12 @@ DOTS = 4
 """Vectors of results in a task, for every row."""
 
 
-def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
+def runs_along_k(draft: Draft, nest: Nest, one: Product) -> bool:
     """Whether vectors along k, folded for each result, cost less than a transposed panel that few
     rows share. Memory must be contiguous along k, and rows that several tiles read must stay in a
     near cache."""
     rows, size, last = size_of(one.row_loop), size_of(one.inner), nest.loops[-1]
-    if not nest.is_top or plan.stages or len(one.loops) > 1 or size < 2 * plan.lanes:
+    if not nest.is_top or draft.stages or len(one.loops) > 1 or size < 2 * draft.lanes:
         return False
     if not {*one.rows.ranges, *one.columns.ranges} <= {*nest.loops, one.inner}:
         return False  # a term of another sum
@@ -38,36 +38,36 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
         last in n.ranges and step(n, last) == 1 for n in reads_of(one.columns.toposort())
     ):
         return False
-    height = best_tile(plan.target, rows, size_of(last), 1).rows
-    if rows > height and rows * size * one.rows.dtype.itemsize >= plan.target.cache_l2:
+    height = best_tile(draft.target, rows, size_of(last), 1).rows
+    if rows > height and rows * size * one.rows.dtype.itemsize >= draft.target.cache_l2:
         return False
-    return FOLD * plan.lanes * rows < TRANSPOSE * size
+    return FOLD * draft.lanes * rows < TRANSPOSE * size
 
 
-def dots(plan: Plan, nest: Nest, one: Product) -> None:
+def dots(draft: Draft, nest: Nest, one: Product) -> None:
     """Computes a tile of results, each a sum over vectors along k, and stages it; vectors of
     results are then read from memory."""
     m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
     rows, columns = size_of(one.row_loop), size_of(nest.loops[-1])
-    tile = best_tile(plan.target, rows, columns, 1)
+    tile = best_tile(draft.target, rows, columns, 1)
     outer = [x for x in names(nest.loops) if x not in (m, n)]
-    panel = plan.split(n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), n + "i")
-    one = tensorised(plan, panel, one)
-    lanes = plan.split(k, plan.lanes, k + "v", "LOOP", "VECTOR")
+    panel = draft.split(n, min(DOTS * draft.lanes, round_up(columns, draft.lanes)), n + "i")
+    one = tensorised(draft, panel, one)
+    lanes = draft.split(k, draft.lanes, k + "v", "LOOP", "VECTOR")
     # what each result's sum reads again is laid out in the order in which it is read: rows of 2^n
     # bytes would map to the same sets of the cache
-    name = rows_before(plan, one, panel, (*outer, k, m, lanes))
-    in_one_word(plan, name, one)
-    plan.do("role", f"{name}.{lanes}", "VECTOR")
-    reduction = reduction_of(plan, "store", one)
-    name = plan.stage(whole_sum(plan, reduction), (m, panel), "tile", "LOCAL")
+    name = rows_before(draft, one, panel, (*outer, k, m, lanes))
+    in_one_word(draft, name, one)
+    draft.do("role", f"{name}.{lanes}", "VECTOR")
+    reduction = reduction_of(draft, "store", one)
+    name = draft.stage(whole_sum(draft, reduction), (m, panel), "tile", "LOCAL")
     down, along = f"{name}.{m}", f"{name}.{panel}"
     copies = (
-        plan.split(down, tile.rows, down + "u", "LOOP", "UNROLL"),
-        plan.split(along, tile.columns, along + "u", "LOOP", "UNROLL"),
+        draft.split(down, tile.rows, down + "u", "LOOP", "UNROLL"),
+        draft.split(along, tile.columns, along + "u", "LOOP", "UNROLL"),
     )
-    plan.do("order", name, (along, down, *copies))
-    plan.do("prefetch", along, 1)
-    vector = plan.split(panel, plan.lanes, n + "v", "UNROLL", "VECTOR")
-    plan.innermost("store", (n, m, panel, vector))
-    parallelise(plan, [*outer, n])
+    draft.do("order", name, (along, down, *copies))
+    draft.do("prefetch", along, 1)
+    vector = draft.split(panel, draft.lanes, n + "v", "UNROLL", "VECTOR")
+    draft.innermost("store", (n, m, panel, vector))
+    parallelise(draft, [*outer, n])

@@ -20,6 +20,7 @@ from itertools import pairwise
 from math import ceil, inf
 
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import COPIES, Draft, names
 from tinygrad.loops.layout import (
     flat_offset,
     gate_of,
@@ -31,7 +32,6 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import COPIES, Plan, names
 from tinygrad.loops.products import (
     LONG_PANEL,
     SUMS,
@@ -90,88 +90,88 @@ class WindowProduct:
         return self.pairs[0][0] not in names(self.taps)
 
 
-def transpose_windows(plan: Plan) -> tuple[str, ...]:
+def transpose_windows(draft: Draft) -> tuple[str, ...]:
     """Transposes the product of a window if that saves work. Returns the stages that then hold a
     product."""
-    reductions = plan.sums
-    if len(reductions) != 1 or plan.stages or plan.lanes < 2:
+    reductions = draft.sums
+    if len(reductions) != 1 or draft.stages or draft.lanes < 2:
         return ()
-    found = _transposed(plan, reductions[0])
+    found = _transposed(draft, reductions[0])
     if found is None:
         return ()
-    along, (tasks, blocks, images) = name_of(found.along), _images(plan, found)
+    along, (tasks, blocks, images) = name_of(found.along), _images(draft, found)
     taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
     inside = (*blocks, *images, *taps, along)
-    is_along = found.along is plan.nest("store").loops[-1]
-    _keep_window(plan, found, tasks, images)
-    rest = [n for n in plan.innermost("store", inside) if n not in tasks]
+    is_along = found.along is draft.nest("store").loops[-1]
+    _keep_window(draft, found, tasks, images)
+    rest = [n for n in draft.innermost("store", inside) if n not in tasks]
     if not found.beside:
         taps, images = [*images, *taps], ()
     while len(taps) > 1 and not found.beside:
         inner, outer = taps.pop(), taps.pop()
-        taps.append(plan.merge(outer, inner, "p"))
-    parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
-    sums = plan.sums  # the inner one first
+        taps.append(draft.merge(outer, inner, "p"))
+    parts = _parts(draft, found, turns(draft.loops[n] for n in rest))
+    sums = draft.sums  # the inner one first
     layout = (*rest, *parts, *blocks, *images, *taps, along)
-    name = plan.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
-    plan.planes |= {f"{name}.{n}" for n in plan.planes.intersection(rest)}
+    name = draft.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
+    draft.planes |= {f"{name}.{n}" for n in draft.planes.intersection(rest)}
     if found.beside:
         order = (*blocks, *taps, *images, along)
-        plan.innermost(name, [f"{name}.{n}" for n in order])
-        plan.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
+        draft.innermost(name, [f"{name}.{n}" for n in order])
+        draft.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
     last = (*taps, along) if is_along else (along, *taps)
-    plan.do("order", "store", (*tasks, *rest, *blocks, *images, *last))
+    draft.do("order", "store", (*tasks, *rest, *blocks, *images, *last))
     return (name,)
 
 
-def _images(plan: Plan, found: WindowProduct) -> tuple[Names, Names, Names]:
+def _images(draft: Draft, found: WindowProduct) -> tuple[Names, Names, Names]:
     """Three groups of loops: those over blocks of images that are tasks, with those over groups of
     channels; those over other blocks; and those over the images of a block."""
     if found.images is None:
         return (), (), ()
-    name, size, count = name_of(found.images), size_of(found.images), _block(plan, found)
-    are_tasks = size >= TASKS_WITH_BLOCKS * count and _stays(plan, found, count)
+    name, size, count = name_of(found.images), size_of(found.images), _block(draft, found)
+    are_tasks = size >= TASKS_WITH_BLOCKS * count and _stays(draft, found, count)
     if count == size or not (found.beside or are_tasks):
         return (), (), (name,)
-    inner = plan.split(name, count, name + "b")
+    inner = draft.split(name, count, name + "b")
     if not are_tasks:
         return (), (name,), (inner,)
-    plan.blocked |= {name}
+    draft.blocked |= {name}
     return (name, *names(found.groups)), (), (inner,)
 
 
-def _block(plan: Plan, found: WindowProduct) -> int:
+def _block(draft: Draft, found: WindowProduct) -> int:
     """The images of a block, a divisor of their number: as many as make a tile, or as fit in the
     cache."""
     assert found.images is not None
     size = size_of(found.images)
     most = MOST_ROWS if found.beside else size // TASKS_WITH_BLOCKS
     counts = (n for n in range(min(size, most), 0, -1) if size % n == 0)
-    return next((n for n in counts if found.beside or _stays(plan, found, n)), size)
+    return next((n for n in counts if found.beside or _stays(draft, found, n)), size)
 
 
-def _stays(plan: Plan, found: WindowProduct, count: int) -> bool:
+def _stays(draft: Draft, found: WindowProduct, count: int) -> bool:
     """Whether the cache can hold the other side, together with what is staged for `count`
     images."""
-    (reduction,) = plan.sums
+    (reduction,) = draft.sums
     assert found.images is not None
     own, columns, itemsize = own_ranges(reduction), size_of(found.along), reduction.dtype.itemsize
     kept = _elements(found, own) + turns(found.taps) * columns
-    half = plan.target.cache_l2 // 2 // itemsize
+    half = draft.target.cache_l2 // 2 // itemsize
     block = kept // size_of(found.images) * count
     return turns(own) * columns <= half and (found.beside or block <= half)
 
 
-def _transposed(plan: Plan, reduction: UOp) -> WindowProduct | None:
+def _transposed(draft: Draft, reduction: UOp) -> WindowProduct | None:
     """The transposed form of this sum that saves enough work; None if there is none."""
-    loops, own, pair = plan.nest("store").loops, own_ranges(reduction), factors_of(reduction)
+    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
     if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
         return None
     sides = pair if loops[-1] in pair[1].ranges else pair[::-1]
     for other, window in (sides, sides[::-1]):
         taps = tuple(r for r in loops if r in window.ranges and r not in other.ranges)
         along = [r for r in loops if r in other.ranges and r not in window.ranges]
-        if not along or 2 * size_of(along[-1]) < plan.lanes:
+        if not along or 2 * size_of(along[-1]) < draft.lanes:
             continue
         found = pairs_of(window, own, taps, 1) or pairs_of(window, taps, own, 0)
         if found:
@@ -190,37 +190,37 @@ def _transposed(plan: Plan, reduction: UOp) -> WindowProduct | None:
     if images and not plain.is_summed:
         plain = replace(plain, images=images[-1])
         choices = [plain, replace(plain, beside=True)]
-    costs = [_cycles(plan, each, other, own) for each in choices]
+    costs = [_cycles(draft, each, other, own) for each in choices]
     least = min(costs)
-    is_less = least < WORTH * _as_it_is(plan, plain, other, own)
+    is_less = least < WORTH * _as_it_is(draft, plain, other, own)
     return choices[costs.index(least)] if is_less else None
 
 
-def _cycles(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
+def _cycles(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
     """The total cycles of the transposed product."""
     runs_along = all(step(n, own[-1]) == 1 for n in reads_of(other.toposort()))
-    across = SQUARES if runs_along and size_of(own[-1]) >= plan.lanes else ACROSS
+    across = SQUARES if runs_along and size_of(own[-1]) >= draft.lanes else ACROSS
     depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
     built, together, part = BUILT, rows, 1.0
     if product.beside:
-        built, together = ACROSS, _block(plan, product)
-        part = part_within(plan.kernel, own, frozenset(names(product.taps)))
-    tile = half_tile(plan.target, together, columns, plan.lanes)
-    tile = tile or register_tile(plan, together, columns, product.window.dtype.itemsize)
-    width = tile.columns if product.beside else PANEL * plan.lanes
-    line, cache = width * product.window.dtype.itemsize, plan.target.cache_l2
+        built, together = ACROSS, _block(draft, product)
+        part = part_within(draft.kernel, own, frozenset(names(product.taps)))
+    tile = half_tile(draft.target, together, columns, draft.lanes)
+    tile = tile or register_tile(draft, together, columns, product.window.dtype.itemsize)
+    width = tile.columns if product.beside else PANEL * draft.lanes
+    line, cache = width * product.window.dtype.itemsize, draft.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
-    kept = _elements(product, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
+    kept = _elements(product, own) * (built + READ_AGAIN * ceil(columns / (PANEL * draft.lanes)))
     tiles = part * rows // together * tile.cycles
     return depth * (tiles + across * columns) + PUT_BACK * rows * columns + kept
 
 
-def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
+def _as_it_is(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
     """The cycles of the product whose vectors lie along the window."""
-    nest, depth, rows = plan.nest("store"), turns(own), turns(product.taps)
+    nest, depth, rows = draft.nest("store"), turns(own), turns(product.taps)
     if product.along is nest.loops[-1]:
-        return _along_as_it_is(plan, product, other, own)
+        return _along_as_it_is(draft, product, other, own)
     row = [nest.loops[-1]]
     for inner, outer in pairwise(reversed(nest.loops)):
         as_one = all(linear(flat_offset(write), outer, inner) for write in nest.writes)
@@ -229,9 +229,11 @@ def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ..
         row.append(outer)  # they will be one loop
     runs = [linear(flat_offset(product.window), o, i) for i, o in pairwise(row)]
     stays = all(runs) and not product.is_summed
-    stays = stays and is_in_place(plan, nest, other, product.window, own, product.along, turns(row))
+    stays = stays and is_in_place(
+        draft, nest, other, product.window, own, product.along, turns(row)
+    )
     size, around = size_of(product.along), Surroundings(masked=stays)
-    tile = register_tile(plan, size, turns(row), product.window.dtype.itemsize, around)
+    tile = register_tile(draft, size, turns(row), product.window.dtype.itemsize, around)
     tiles = rows // turns(row) * tile.cycles
     if product.is_summed:
         return depth * (tiles + ACROSS * rows)
@@ -239,16 +241,18 @@ def _as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ..
         return depth * tiles
     run = turns(row[: 1 + (*runs, False).index(False)])  # without a break in memory
     apart = any(step(n, row[0]) != 1 for n in reads_of(product.window.toposort()))
-    return depth * (tiles + rows * (PACKED * ceil(run / plan.lanes) / run + APART * apart))
+    return depth * (tiles + rows * (PACKED * ceil(run / draft.lanes) / run + APART * apart))
 
 
-def _along_as_it_is(plan: Plan, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
+def _along_as_it_is(
+    draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]
+) -> float:
     """The cycles if vectors lie along the other side, which is packed again for each row of
     taps."""
     depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
     height, itemsize = size_of(product.taps[-1]), product.window.dtype.itemsize
     dense = all(step(n, product.along) == 1 for n in reads_of(other.toposort()))
-    each = register_tile(plan, height, columns, itemsize).cycles
+    each = register_tile(draft, height, columns, itemsize).cycles
     each += 0 if dense else ACROSS * columns
     return depth * (rows // height * each + BUILT * rows)
 
@@ -264,11 +268,11 @@ def _elements(product: WindowProduct, own: tuple[UOp, ...]) -> int:
     return count
 
 
-def _keep_window(plan: Plan, found: WindowProduct, tasks: Names, images: Names) -> None:
+def _keep_window(draft: Draft, found: WindowProduct, tasks: Names, images: Names) -> None:
     """Stages the window, with its rows adjacent. It is laid out like its source, unless squares can
     be transposed so that channels, which all taps sum over, become contiguous. A plain read without
     a gate stays where it is, unless `beside`."""
-    (reduction,) = plan.sums
+    (reduction,) = draft.sums
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
     if value.op is Ops.INDEX and gate_of(value) is None and not found.beside:
@@ -279,29 +283,29 @@ def _keep_window(plan: Plan, found: WindowProduct, tasks: Names, images: Names) 
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in (*taps, *tasks)]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
-    squares = min(size_of(free[-1]), turns(plan.loops[n] for n in channels)) >= plan.lanes
+    squares = min(size_of(free[-1]), turns(draft.loops[n] for n in channels)) >= draft.lanes
     inside = channels if squares and not found.is_summed else []
     if found.beside:
         inside = [*channels, *images]
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
-    name = plan.numbered("w")
-    plan.do("window", plan.path(value), names(free), pairs, name, "LOCAL" if tasks else "GLOBAL")
+    name = draft.numbered("w")
+    draft.do("window", draft.path(value), names(free), pairs, name, "LOCAL" if tasks else "GLOBAL")
     if inside:
-        stream(plan, plan.nest(name))
+        stream(draft, draft.nest(name))
         return
-    own = names(own_ranges(plan.stages[name]))
-    plan.vectorise(own[-1], COPIES)
+    own = names(own_ranges(draft.stages[name]))
+    draft.vectorise(own[-1], COPIES)
     if not tasks:
-        plan.do("role", own[0], "PARALLEL")
+        draft.do("role", own[0], "PARALLEL")
 
 
-def _parts(plan: Plan, found: WindowProduct, batch: int) -> tuple[str, ...]:
+def _parts(draft: Draft, found: WindowProduct, batch: int) -> tuple[str, ...]:
     """The outermost loop of the sum, if its turns should be summed separately: as tasks that share
     nothing, where there are few panels, and sums that are small compared to their operands."""
-    (reduction,) = plan.sums
+    (reduction,) = draft.sums
     first, *rest = own_ranges(reduction)
     name, inner, size = name_of(first), names(rest), size_of(first)
-    wanted = ceil(TASKS_WITH_BLOCKS / (batch * ceil(size_of(found.along) / (PANEL * plan.lanes))))
+    wanted = ceil(TASKS_WITH_BLOCKS / (batch * ceil(size_of(found.along) / (PANEL * draft.lanes))))
     count = min(size, wanted)
     if not rest or count < 2 or count * turns(found.taps) >= turns((first, *rest)):
         return ()
@@ -309,7 +313,7 @@ def _parts(plan: Plan, found: WindowProduct, batch: int) -> tuple[str, ...]:
     if part == size:
         return ()
     if size > wanted:
-        inner.insert(0, plan.split(name, part, name + "p"))
-    (reduction,) = plan.sums
-    plan.do("regroup", plan.path(reduction), inner)
+        inner.insert(0, draft.split(name, part, name + "p"))
+    (reduction,) = draft.sums
+    draft.do("regroup", draft.path(reduction), inner)
     return (name,)

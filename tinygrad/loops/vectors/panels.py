@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.layout import (
     gate_of,
     goes_as_one,
@@ -18,7 +19,6 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
@@ -26,36 +26,36 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
-def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) -> None:
+def fill_nest(draft: Draft, one: Product, name: str, column: str, stretch: int) -> None:
     """Fills a panel by loops of its own, with the widest vectors that memory allows. Loops that
     masks depend on go outside."""
-    filled = _as_memory_runs(plan, one, name)
-    lanes, inner, across = plan.lanes, filled[-1] if filled else "", f"{name}.{column}"
-    loads = reads_of(plan.stages[name].src[0].toposort())
-    word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
-    along_k = bool(filled) and word in steps_along(loads, plan.loops[inner])
-    both = [n for n in loads if not filled or plan.loops[inner] in n.ranges]
-    along_n = 1 in steps_along(both, plan.loops[across])
+    filled = _as_memory_runs(draft, one, name)
+    lanes, inner, across = draft.lanes, filled[-1] if filled else "", f"{name}.{column}"
+    loads = reads_of(draft.stages[name].src[0].toposort())
+    word = turns(draft.loops[k] for k in one.depth)  # neighbours along k that stay together
+    along_k = bool(filled) and word in steps_along(loads, draft.loops[inner])
+    both = [n for n in loads if not filled or draft.loops[inner] in n.ranges]
+    along_n = 1 in steps_along(both, draft.loops[across])
     if stretch:
-        columns: tuple[str, ...] = fill_stretches(plan, name, across, stretch)
-    elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
-        fill_squares(plan, name, inner, across)
+        columns: tuple[str, ...] = fill_stretches(draft, name, across, stretch)
+    elif along_k and not along_n and size_of(draft.loops[inner]) >= lanes:
+        fill_squares(draft, name, inner, across)
         return
     else:
-        width = _widest(plan, name, across)
+        width = _widest(draft, name, across)
         role = "UNROLL" if width else "LOOP"  # lane by lane: a turn is text enough
-        is_even = None not in steps_along(loads, plan.loops[across]) and all(map(is_plain, loads))
+        is_even = None not in steps_along(loads, draft.loops[across]) and all(map(is_plain, loads))
         few = lanes if is_even else max(2, lanes // 4)  # where each has an address of its own
-        vector = plan.split(across, width or few, across + "v", role, "VECTOR")
+        vector = draft.split(across, width or few, across + "v", role, "VECTOR")
         columns = (across, vector) if width else (vector,)
     guarded = {
         name_of(r)
-        for n in reads_of(plan.stages[name].src[0].toposort())
+        for n in reads_of(draft.stages[name].src[0].toposort())
         if (gate := gate_of(n)) is not None
         for r in gate.ranges
     }
     words = [f"{name}.{k}" for k in one.depth]
-    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
+    layout = [n for n in names(own_ranges(draft.stages[name])) if n not in (*filled, *words)]
     outer = [n for n in layout if n not in (*columns, across)]
     masked = [k for k in filled if k in guarded]
     free = [k for k in filled if k not in guarded]
@@ -63,36 +63,36 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
         free = [across, *free]
     elif across not in columns:  # the addresses of its lanes are computed once
         masked = [across, *masked]
-    plan.do("order", name, (*outer, *masked, *free, *columns, *words))
+    draft.do("order", name, (*outer, *masked, *free, *columns, *words))
 
 
-def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
+def fill_squares(draft: Draft, name: str, along: str, across: str) -> None:
     """Orders a fill that reads vectors along one loop and writes them along the other."""
-    copies = plan.split(along, plan.lanes, along + "u", "LOOP", "UNROLL")
-    vector = plan.split(across, plan.lanes, across + "v", "LOOP", "VECTOR")
-    own = own_ranges(plan.stages[name])
+    copies = draft.split(along, draft.lanes, along + "u", "LOOP", "UNROLL")
+    vector = draft.split(across, draft.lanes, across + "v", "LOOP", "VECTOR")
+    own = own_ranges(draft.stages[name])
     walk = [n for n in names(own) if n not in (across, along, copies)]
     at = walk.index(vector)
     walk[at:at] = (along, copies)
-    if plan.loops[across].ranges.isdisjoint(r for r in own if name_of(r) != across):
-        plan.do("order", name, (across, *walk))  # few rows at a time, each along memory
+    if draft.loops[across].ranges.isdisjoint(r for r in own if name_of(r) != across):
+        draft.do("order", name, (across, *walk))  # few rows at a time, each along memory
 
 
-def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
+def turn_reads(draft: Draft, nest: Nest, row: str, column: str) -> None:
     """Transposes reads beside a product's sums that are contiguous along the tile's rows instead of
     its vectors, such as a mask where scores are transposed. A block's part is copied in squares of
     registers and then read as whole vectors; else each lane would be a read of its own. Not for a
     nest whose rows are no block: the copy would be as large as the result."""
-    rows, columns = plan.loops[row], plan.loops[column]
-    if nest.is_top or min(size_of(rows), size_of(columns)) < plan.lanes:
+    rows, columns = draft.loops[row], draft.loops[column]
+    if nest.is_top or min(size_of(rows), size_of(columns)) < draft.lanes:
         return
-    values = plan.nest(nest.name).values
-    sums = sums_of(plan.below(values))
+    values = draft.nest(nest.name).values
+    sums = sums_of(draft.below(values))
     reads = reads_of(n for v in values for n in v.toposort(stop=sums))
     for read in dict.fromkeys(n for n in reads if n.src[0].op is Ops.PARAM):
         if step(read, rows) == 1 and not steady(read, columns):
-            name = plan.stage(read, (row, column), "turned")
-            fill_squares(plan, name, f"{name}.{row}", f"{name}.{column}")
+            name = draft.stage(read, (row, column), "turned")
+            fill_squares(draft, name, f"{name}.{row}", f"{name}.{column}")
 
 
 def memory_run(value: UOp, layout: Sequence[UOp]) -> list[UOp]:
@@ -106,32 +106,32 @@ def memory_run(value: UOp, layout: Sequence[UOp]) -> list[UOp]:
     return run
 
 
-def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
+def _as_memory_runs(draft: Draft, one: Product, name: str) -> list[str]:
     """The loops of a fill that the product sums over. Adjacent loops that memory steps through as
     through one are merged. Loops of a single turn are left out."""
-    filled = [plan.loops[n] for k in one.loops if (n := f"{name}.{k}") in plan.loops]
+    filled = [draft.loops[n] for k in one.loops if (n := f"{name}.{k}") in draft.loops]
     if not filled:
         return []
-    value = plan.stages[name].src[0]
+    value = draft.stages[name].src[0]
     reads = reads_of(value.toposort())
     *outer, inner = names(memory_run(value, filled))
     filled.sort(key=lambda r: -reach_along(reads, r))
     rest = [n for n in names(filled) if n not in (*outer, inner)]
     while outer:
-        both = plan.unused(inner + "m")
-        plan.do("merge", outer.pop(), inner, both)
+        both = draft.unused(inner + "m")
+        draft.do("merge", outer.pop(), inner, both)
         inner = both
     return [*rest, inner]
 
 
-def _widest(plan: Plan, name: str, across: str) -> int:
+def _widest(draft: Draft, name: str, across: str) -> int:
     """The longest vector that every load can take with a constant small step; 0 if there is
     none."""
-    for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
+    for width in (draft.lanes, draft.lanes // 2, draft.lanes // 4):
         if width < 2:
             break
-        vector = plan.unused(across + "v")
-        tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
+        vector = draft.unused(across + "v")
+        tried = split(draft.kernel, across, width, vector, "UNROLL", "VECTOR")
         stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
         if all(steady(n, loop) for n in reads_of(stage.src[0].toposort())):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import ceil
 
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import Product, contractions
 from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
@@ -24,39 +24,39 @@ FAR = 2
 """Operands of this many times the private cache are read from memory, or from a slower cache."""
 
 
-def sum_in_parts(plan: Plan) -> tuple[str, ...]:
+def sum_in_parts(draft: Draft) -> tuple[str, ...]:
     """Applies that if it saves work. Returns the stages that then hold a product."""
-    nest = plan.nest("store")
-    if len(plan.sums) != 1 or plan.stages or len(nest.loops) != 2:
+    nest = draft.nest("store")
+    if len(draft.sums) != 1 or draft.stages or len(nest.loops) != 2:
         return ()
-    found = contractions(plan, nest)
+    found = contractions(draft, nest)
     if len(found) != 1 or found[0].in_place:
         return ()
-    (reduction,) = plan.sums
+    (reduction,) = draft.sums
     first, *rest = own_ranges(reduction)
     if not all(map(is_plain_loop, (*nest.loops, first, *rest))):
         return ()
-    part = _part(plan, found[0], first, rest)
+    part = _part(draft, found[0], first, rest)
     if part is None:
         return ()
     name, size = name_of(first), size_of(first)
     least = ceil(size / ceil(size / part))
-    inner = plan.split(name, even_part(size, least), name + "p")
-    (reduction,) = plan.sums
-    plan.do("regroup", plan.path(reduction), (inner, *names(rest)))
-    inside = next(n for n in plan.sums if name_of(own_ranges(n)[0]) == inner)
-    return (plan.stage(inside, (name, *names(nest.loops)), "out", "GLOBAL"),)
+    inner = draft.split(name, even_part(size, least), name + "p")
+    (reduction,) = draft.sums
+    draft.do("regroup", draft.path(reduction), (inner, *names(rest)))
+    inside = next(n for n in draft.sums if name_of(own_ranges(n)[0]) == inner)
+    return (draft.stage(inside, (name, *names(nest.loops)), "out", "GLOBAL"),)
 
 
-def _part(plan: Plan, one: Product, first: UOp, rest: Sequence[UOp]) -> int | None:
+def _part(draft: Draft, one: Product, first: UOp, rest: Sequence[UOp]) -> int | None:
     """Turns of the sum's first loop in a part, such that half of the cache holds what they read.
     None if parts don't pay."""
-    target, loops = plan.target, plan.nest("store").loops
+    target, loops = draft.target, draft.nest("store").loops
     rows, columns, itemsize = *map(size_of, loops), one.rows.dtype.itemsize
-    panels = ceil(columns / register_tile(plan, rows, columns, itemsize).columns)
+    panels = ceil(columns / register_tile(draft, rows, columns, itemsize).columns)
     turn = (rows + columns) * itemsize * turns(rest)  # bytes of a turn's operands
     part = min(target.cache_l2 // 2 // turn, ceil(size_of(first) / TASKS_WITH_BLOCKS))
-    results = turns(loops) * plan.sums[0].dtype.itemsize
+    results = turns(loops) * draft.sums[0].dtype.itemsize
     is_far = size_of(first) * turn >= FAR * target.cache_l2
     pays = is_far and FEW_RESULTS * results <= part * turn
     is_again = panels > 1 and size_of(first) * turns(rest) * rows * itemsize > FAR * target.cache_l2

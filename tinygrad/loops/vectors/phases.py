@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from math import prod
 
+from tinygrad.loops.draft import Draft, Nest
 from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, step, sums_of
-from tinygrad.loops.plan import Nest, Plan
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 
@@ -16,14 +16,14 @@ MOST_PHASES = 4
 """Copies of a nest, one for each phase of its loops."""
 
 
-def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
+def phases_of(draft: Draft, nest: Nest) -> dict[UOp, int]:
     """Loops that a sum's reads use by quotient or remainder of a small number, such as the taps of
     a strided window, and that number. If the loop is split by it, each phase is a copy whose reads
     have constant steps and whose gates are known."""
-    if nest.name != "store" or not sums_of(plan.inline(nest.values)):
+    if nest.name != "store" or not sums_of(draft.inline(nest.values)):
         return {}
     seen: dict[UOp, set[int]] = {}
-    for index, divisor in divisions(plan.nodes):
+    for index, divisor in divisions(draft.nodes):
         terms, _ = affine(index)
         for loop in filter(is_plain_loop, nest.loops):
             if abs(terms.get(loop, 0)) == 1:
@@ -32,7 +32,7 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     for loop, divisors in seen.items():
         count, size = max(divisors), size_of(loop)
         is_one = not any(count % n for n in divisors)
-        is_long = loop is not nest.loops[-1] or size >= plan.lanes * count
+        is_long = loop is not nest.loops[-1] or size >= draft.lanes * count
         if is_one and is_long and count * prod(found.values()) <= MOST_PHASES:
             found[loop] = count
     for loop in _around_their_pixels(nest):
@@ -52,11 +52,11 @@ def _around_their_pixels(nest: Nest) -> list[UOp]:
     return found
 
 
-def split_phases(plan: Plan, nest: Nest, phases: dict[UOp, int]) -> Nest:
+def split_phases(draft: Draft, nest: Nest, phases: dict[UOp, int]) -> Nest:
     """The nest, with a copy for each phase."""
     last = name_of(nest.loops[-1])
     for loop, count in phases.items():
         name = name_of(loop)
-        plan.split(name, count, name + "p", "LOOP", "UNROLL")
-    plan.innermost(nest.name, [last])
-    return plan.nest(nest.name)
+        draft.split(name, count, name + "p", "LOOP", "UNROLL")
+    draft.innermost(nest.name, [last])
+    return draft.nest(nest.name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinygrad.loops.cost import turns, weight
+from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, names, steps_along
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     is_plain_loop,
@@ -19,7 +20,6 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, fit, vector_unit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -29,107 +29,107 @@ MOST_COPIES = 64
 
 
 def spread_reduction(
-    plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
+    draft: Draft, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
 ) -> None:
     """Spreads a reduction along memory over `copies` vectors, which are folded at the end."""
     loop = own_ranges(reduction)[-1]
-    if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
+    if draft.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
     # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in plan.sums if loop in own_ranges(n))
+    reduction = next(n for n in draft.sums if loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     copies_around = turns(r for r in reduction.ranges if role_of(r) == "UNROLL")
-    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
-    if is_word(plan, reduction):
-        _words_of_lanes(plan, loop)
+    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= draft.lanes > 1
+    if is_word(draft, reduction):
+        _words_of_lanes(draft, loop)
         return
-    down = last is not None and _is_short(plan, last) and has_columns(plan, reduction, last)
+    down = last is not None and _is_short(draft, last) and has_columns(draft, reduction, last)
     if fills_vectors and (down or 1 in steps_along(reduced, loop)):
-        if not _meets_a_vector(plan, reduction, reduced, None if always else last):
-            unit = vector_unit(plan, loop)
-            if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
-                fit(plan, name_of(loop), *unit)
+        if not _meets_a_vector(draft, reduction, reduced, None if always else last):
+            unit = vector_unit(draft, loop)
+            if unit is not None and size_of(loop) >= draft.lanes * unit[0].depth:
+                fit(draft, name_of(loop), *unit)
             outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
-            plan.vectorise(name_of(loop), copies, "SPREAD")
-            words = any(is_word(plan, n) for n in sums_of(reduced))
+            draft.vectorise(name_of(loop), copies, "SPREAD")
+            words = any(is_word(draft, n) for n in sums_of(reduced))
             if always and unit is None and not words:  # sums inside are read in one run
-                _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
+                _spread_blocks(draft, outer, size_of(loop) // draft.lanes, copies)
         return
     most, own = min(UNROLL_WHOLE, MOST_COPIES // copies_around), own_ranges(reduction)
     if last is not None and turns(own) > most >= size_of(loop):
         own = own[-1:]  # where lanes lie is known then, and which of them are masked
     if turns(own) <= most:
-        plan.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
+        draft.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
 
 
-def has_columns(plan: Plan, reduction: UOp, last: UOp) -> bool:
+def has_columns(draft: Draft, reduction: UOp, last: UOp) -> bool:
     """Whether a reduction goes down a few columns, one for each turn of `last`, that lie side by
     side and are longer than a vector."""
     loop = own_ranges(reduction)[-1]
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
-    if not plan.fills_vectors(loop) or not all(last in n.ranges for n in reads):
+    if not draft.fills_vectors(loop) or not all(last in n.ranges for n in reads):
         return False
     return any(step(n, loop) in range(2, LONGEST_STEP + 1) for n in reads)
 
 
-def _is_short(plan: Plan, last: UOp) -> bool:
+def _is_short(draft: Draft, last: UOp) -> bool:
     """Whether a stored row has no room for vectors: those of its columns' sums lie down them."""
-    return role_of(last) == "LOOP" and size_of(last) < plan.lanes
+    return role_of(last) == "LOOP" and size_of(last) < draft.lanes
 
 
-def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
+def _spread_blocks(draft: Draft, outer: list[str], vectors: int, copies: int) -> None:
     """Spreads the next loops of a sum whose innermost loop has few vectors: the parts of a block of
     packed numbers. They get sums of their own until there are `copies` of these. The rest of a
     block is unrolled, since it differs from part to part what the parts share and where they
     lie."""
     for name in reversed(outer):
-        loop = plan.loops[name]
+        loop = draft.loops[name]
         if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
             return
-        owner, *_ = owners_of(plan.kernel, loop)
+        owner, *_ = owners_of(draft.kernel, loop)
         whole = vectors * size_of(loop) <= copies
         if not whole and None in steps_along(owner.toposort(), loop):
             whole = vectors * size_of(loop) <= UNROLL_WHOLE
         if not whole:
             parts = (n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0)
             if (part := next(parts, 1)) > 1:
-                plan.split(name, part, name + "b", "LOOP", "SPREAD")
+                draft.split(name, part, name + "b", "LOOP", "SPREAD")
             return
-        plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
+        draft.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
         vectors *= size_of(loop)
 
 
-def is_word(plan: Plan, reduction: UOp) -> bool:
+def is_word(draft: Draft, reduction: UOp) -> bool:
     """Whether a unit takes in the whole innermost loop of a sum at once, as a lane's share, which
     lies side by side: the sum's vectors run along another loop."""
     loop = own_ranges(reduction)[-1]
-    unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
+    unit = vector_unit(draft, loop) if is_plain_loop(loop) else None
     is_whole = unit is not None and size_of(loop) == unit[0].depth
     return is_whole and {*steps_along(reduction.src[0].toposort(), loop)} == {1}
 
 
-def _words_of_lanes(plan: Plan, loop: UOp) -> None:
+def _words_of_lanes(draft: Draft, loop: UOp) -> None:
     """Gives the products of `loop` to a unit, if a loop of vectors has its lanes laid out as the
     unit expects. The sum's other loops are unrolled."""
-    unit = vector_unit(plan, loop)
-    reduction = owners_of(plan.kernel, loop)[0]
+    unit = vector_unit(draft, loop)
+    reduction = owners_of(draft.kernel, loop)[0]
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
-    lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
+    lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == draft.lanes]
     beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
     outer = own_ranges(reduction)[:-1]
     if unit is not None and beside:
-        fit(plan, name_of(loop), *unit)
-        plan.do("drop_single")
+        fit(draft, name_of(loop), *unit)
+        draft.do("drop_single")
     if turns(outer) <= UNROLL_WHOLE:
-        plan.give("UNROLL", names(outer))
+        draft.give("UNROLL", names(outer))
 
 
-def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
+def _meets_a_vector(draft: Draft, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
     """Whether a vector along the reduction would meet another one in the same value: a vector along
     the stored row, along the row of a stage that its readers fill, or of an inner reduction."""
-    if last in reduction.ranges and last is not None and plan.lanes_within(size_of(last)) > 1:
+    if last in reduction.ranges and last is not None and draft.lanes_within(size_of(last)) > 1:
         return True
-    rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
+    rows = {r for s in draft.stages.values() if option(s, "first") for r in own_ranges(s)}
     if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
         return True
     return reduced_by_vectors(reduced, own_ranges(reduction)[-1])
@@ -152,22 +152,22 @@ LONG = 8
 """Operations of one node, for each element, that give memory time to keep up: an exponential."""
 
 
-def ask_for_the_next_row(plan: Plan) -> None:
+def ask_for_the_next_row(draft: Draft) -> None:
     """If several passes go through a row, the first waits for memory and the later ones find the
     row in the cache. So the later passes prefetch the next row, if both easily fit in the cache. A
     processor drops prefetches when a short pass issues too many: so all passes prefetch, unless one
     of them computes so long that memory keeps up."""
-    outer = plan.nest("store").loops
+    outer = draft.nest("store").loops
     rows = [r for r in outer if role_of(r) in ("LOOP", "PARALLEL")]
-    passes = [n for n in plan.sums if n.ranges and n.ranges <= {*rows}]
-    if len(passes) < 2 or contractions(plan, plan.nest("store")):
+    passes = [n for n in draft.sums if n.ranges and n.ranges <= {*rows}]
+    if len(passes) < 2 or contractions(draft, draft.nest("store")):
         return
     row = max({r for n in passes for r in n.ranges}, key=rows.index)
     read_in = {own_ranges(node): _read(node, row) for node in passes if own_ranges(node)}
     first, *later = read_in
     read_again = {memory for loops in later for memory in read_in[loops]}
     nbytes = sum(size for memory, size in read_in[first].items() if memory in read_again)
-    if not SHORTEST_ROW <= nbytes <= plan.target.cache_l2 // 4:
+    if not SHORTEST_ROW <= nbytes <= draft.target.cache_l2 // 4:
         return
     asking = [*later, outer[outer.index(row) + 1 :]]
     if all(weight(node) < LONG for one in passes for node in one.src[0].toposort()):
@@ -175,7 +175,7 @@ def ask_for_the_next_row(plan: Plan) -> None:
     counted = [[name_of(r) for r in loops if role_of(r) == "LOOP"] for loops in asking]
     innermost = [found[-1] for found in counted if found]
     if innermost:
-        plan.do("prefetch", name_of(row), 1, *innermost)
+        draft.do("prefetch", name_of(row), 1, *innermost)
 
 
 def _read(node: UOp, row: UOp) -> dict[UOp, int]:

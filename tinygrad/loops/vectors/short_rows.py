@@ -10,6 +10,7 @@ from math import gcd
 
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
+from tinygrad.loops.draft import SHORT_VECTORS, Draft, Nest
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     flat_offset,
@@ -22,7 +23,6 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import SHORT_VECTORS, Nest, Plan
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
@@ -40,55 +40,55 @@ IN_FLIGHT = 8
 """Sums, so that none waits for the one before."""
 
 
-def merge_short_rows(plan: Plan) -> int:
+def merge_short_rows(draft: Draft) -> int:
     """Merges the innermost loops of the stores, if vectors can then run over them. Returns after
     how many vectors rows begin at the same lanes again; 0 if there are no such rows."""
-    loops = plan.nest("store").loops
-    if plan.stages or any(n.op is Ops.RUNNING for n in plan.nodes):
+    loops = draft.nest("store").loops
+    if draft.stages or any(n.op is Ops.RUNNING for n in draft.nodes):
         return 0
     for first in range(len(loops) - 2, -1, -1):
         run, rows = loops[first:], turns(loops[first + 1 :])
-        period = rows // gcd(rows, plan.lanes)
-        if rows >= plan.lanes or not all(map(is_plain_loop, run)):
+        period = rows // gcd(rows, draft.lanes)
+        if rows >= draft.lanes or not all(map(is_plain_loop, run)):
             return 0
-        enough = 2 * turns(run) > plan.lanes if period == 1 else turns(run) >= period * plan.lanes
-        fits = _is_one_row(plan, run) and _are_columns(plan, run) and _are_covered(plan, run)
+        enough = 2 * turns(run) > draft.lanes if period == 1 else turns(run) >= period * draft.lanes
+        fits = _is_one_row(draft, run) and _are_columns(draft, run) and _are_covered(draft, run)
         if enough and fits:
             last = name_of(run[-1])
             for loop in reversed(run[:-1]):
-                last = plan.merge(name_of(loop), last, "p")
+                last = draft.merge(name_of(loop), last, "p")
             return period
     return 0
 
 
-def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
+def _is_one_row(draft: Draft, run: tuple[UOp, ...]) -> bool:
     """Whether the stores write the run contiguously, and only addresses depend on the loops'
     counters."""
     wanted = [turns(run[i + 1 :]) for i in range(len(run))]
-    if any([step(w, r) for r in run] != wanted for w in plan.nest("store").writes):
+    if any([step(w, r) for r in run] != wanted for w in draft.nest("store").writes):
         return False
     return not any(
         is_index(source) and not source.ranges.isdisjoint(run)
-        for node in plan.nodes
+        for node in draft.nodes
         if node.op not in (Ops.INDEX, Ops.STORE) and not is_index(node)
         for source in node.src
     )
 
 
-def _are_columns(plan: Plan, run: tuple[UOp, ...]) -> bool:
+def _are_columns(draft: Draft, run: tuple[UOp, ...]) -> bool:
     """Whether all that is reduced are columns, which lie side by side."""
-    reads = [n for n in reads_of(plan.nodes) if not n.ranges.isdisjoint(run)]
-    down = {loop for n in plan.sums for loop in own_ranges(n)}
-    return all(n.ranges.issuperset(run) for n in plan.sums) and all(
+    reads = [n for n in reads_of(draft.nodes) if not n.ranges.isdisjoint(run)]
+    down = {loop for n in draft.sums for loop in own_ranges(n)}
+    return all(n.ranges.issuperset(run) for n in draft.sums) and all(
         step(n, run[-1]) == 1 for n in reads if not n.ranges.isdisjoint(down)
     )
 
 
-def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
+def _are_covered(draft: Draft, run: tuple[UOp, ...]) -> bool:
     """Whether few vectors cover what the lanes of one read of each operand access."""
     inner = turns(run[1:])
-    digits = [range(ceildiv(plan.lanes, inner)), *(range(size_of(r)) for r in run[1:])]
-    for read in plan.nodes:
+    digits = [range(ceildiv(draft.lanes, inner)), *(range(size_of(r)) for r in run[1:])]
+    for read in draft.nodes:
         if read.op is not Ops.INDEX or read.ranges.isdisjoint(run):
             continue
         steps = [step(read, r) for r in run]
@@ -96,20 +96,20 @@ def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
         if len(known) < len(run):
             return False
         spots = {sum(d * s for d, s in zip(each, known, strict=True)) for each in product(*digits)}
-        if not covered(spots, plan.lanes):
+        if not covered(spots, draft.lanes):
             return False
     return True
 
 
-def is_one_vector(plan: Plan, nest: Nest) -> bool:
+def is_one_vector(draft: Draft, nest: Nest) -> bool:
     """Whether a row is shorter than a vector, but longer than half of one, and few vectors cover
     each of its reads: it is one with the last lanes masked."""
     last = nest.loops[-1]
     size = size_of(last)
     lanes = 1 << size.bit_length()
-    if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
+    if not SHORT_VECTORS[0] < size < draft.lanes or size == lanes // 2 or role_of(last) != "LOOP":
         return False
-    reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
+    reads = [n for n in reads_of(draft.inline(nest.values)) if last in n.ranges]
     spots = [lane_spots(r, last) for r in reads if r.src[0].op is Ops.PARAM]
     return len(spots) == len(reads) and all(covered(s, lanes, LONGEST_STEP) for s in spots)
 
@@ -136,7 +136,7 @@ def covered(spots: set[int], lanes: int, most: int = MOST_VECTORS) -> bool:
     return 0 < vectors <= most
 
 
-def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
+def lay_side_by_side(draft: Draft, nest: Nest, sums: list[UOp], across: UOp | None) -> bool:
     """Makes each of the rows a lane, and all short loops of a row copies, so that its elements stay
     in registers: if rows are shorter than a vector, and computing the elements one by one costs
     more than bringing each into its lane and storing it from there. Sums may be long where lanes
@@ -146,30 +146,30 @@ def lay_side_by_side(plan: Plan, nest: Nest, sums: list[UOp], across: UOp | None
     if not (outer and all(map(is_plain_loop, (*row, outer[-1])))):
         return False
     rows = outer[-1]
-    short = {r for r in row if size_of(r) < plan.lanes}
-    reads = [n for n in reads_of(plan.inline(nest.values)) if rows in n.ranges]
+    short = {r for r in row if size_of(r) < draft.lanes}
+    reads = [n for n in reads_of(draft.inline(nest.values)) if rows in n.ranges]
     is_long = row != short
     if last not in short or (across is not None and not is_long):
         return False
     if is_long and not all(step(n, rows) == 1 for n in reads):
         return False
-    if plan.lanes_within(size_of(rows)) < plan.lanes or not lanes_pay(plan, nest, rows):
+    if draft.lanes_within(size_of(rows)) < draft.lanes or not lanes_pay(draft, nest, rows):
         return False
-    if reduced_by_vectors(plan.inner_stages, rows):
+    if reduced_by_vectors(draft.inner_stages, rows):
         return False
-    if sums and all(last in n.ranges for n in sums) and is_one_vector(plan, nest):
+    if sums and all(last in n.ranges for n in sums) and is_one_vector(draft, nest):
         return False  # no row is reduced
-    plan.give("UNROLL", sorted(map(name_of, short)))
-    plan.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
+    draft.give("UNROLL", sorted(map(name_of, short)))
+    draft.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
     return True
 
 
-def lanes_pay(plan: Plan, nest: Nest, rows: UOp) -> bool:
+def lanes_pay(draft: Draft, nest: Nest, rows: UOp) -> bool:
     """Whether computing the elements of short rows one by one costs more than bringing what is read
     for each into the lane of its row, and storing it from there. `rows`: the loop of the lanes."""
     *outer, last = nest.loops
     moved, computed = size_of(last) * len(nest.values), 0
-    for node in plan.inline(nest.values):
+    for node in draft.inline(nest.values):
         times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
         if node.op is Ops.INDEX:
             moved += times if node.src[0].op is not Ops.STAGE and step(node, rows) != 1 else 0

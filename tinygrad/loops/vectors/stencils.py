@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import divisions, is_plain_loop, name_of, own_ranges, size_of
-from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
@@ -64,132 +64,132 @@ class Stencil(NamedTuple):
         return tuple(pair[2] for pair in self.pairs)
 
 
-def stencil(plan: Plan) -> bool:
+def stencil(draft: Draft) -> bool:
     """Stages the window and tiles the nest, if the kernel is one of these."""
-    mark = plan.mark()
-    _split_phases(plan)
-    found = _found(plan)
-    lanes = _lanes(plan, found) if found else 0
+    mark = draft.mark()
+    _split_phases(draft)
+    found = _found(draft)
+    lanes = _lanes(draft, found) if found else 0
     tile = _sum_pixels if found and found.is_summed else _sum_taps
-    is_tiled = found is not None and lanes > 0 and tile(plan, found, lanes)
+    is_tiled = found is not None and lanes > 0 and tile(draft, found, lanes)
     if not is_tiled:
-        plan.back_to(mark)
+        draft.back_to(mark)
     return is_tiled
 
 
-def _split_phases(plan: Plan) -> None:
+def _split_phases(draft: Draft) -> None:
     """Splits loops over pixels of which the sum uses quotients and remainders, where the last phase
     lacks a pixel. (Others were split before.)"""
-    loops = plan.nest("store").loops
-    for index, divisor in divisions(plan.nodes):
+    loops = draft.nest("store").loops
+    for index, divisor in divisions(draft.nodes):
         for loop in loops:
             is_long = is_plain_loop(loop) and size_of(loop) > divisor <= MOST_PHASES
             if is_long and affine(index)[0].get(loop):
-                plan.split(name_of(loop), divisor, name_of(loop) + "g")
-                _split_phases(plan)
+                draft.split(name_of(loop), divisor, name_of(loop) + "g")
+                _split_phases(draft)
                 return
 
 
-def _sum_taps(plan: Plan, found: Stencil, lanes: int) -> bool:
+def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
     """Results are pixels: a tile is vectors of several rows, or of whole rows."""
-    block = _rows_of_a_block(plan, found)
+    block = _rows_of_a_block(draft, found)
     first = found.positions[0]
-    if block < min(2, size_of(plan.loops[first])):
+    if block < min(2, size_of(draft.loops[first])):
         return False
-    if block < size_of(plan.loops[first]):
-        plan.split(first, block, first + "b")
-        in_blocks = _found(plan)
+    if block < size_of(draft.loops[first]):
+        draft.split(first, block, first + "b")
+        in_blocks = _found(draft)
         if in_blocks is None:  # of so few rows that most of a block would be border
             return False
         found = in_blocks
     (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
-    rows, taps = size_of(plan.loops[down]), size_of(plan.loops[tap_down])
-    phases = turns(plan.loops[n] for n in found.phases)
+    rows, taps = size_of(draft.loops[down]), size_of(draft.loops[tap_down])
+    phases = turns(draft.loops[n] for n in found.phases)
     if phases > 1:  # which taps a phase has is known of copies
-        taps *= turns(plan.loops[n] for n in found.taps[:-2] + found.taps[-1:])
-    sums = max(1, min(plan.target.registers // 2, MOST_COPIES // taps) // phases)
-    columns = ceil(size_of(plan.loops[across]) / lanes)
+        taps *= turns(draft.loops[n] for n in found.taps[:-2] + found.taps[-1:])
+    sums = max(1, min(draft.target.registers // 2, MOST_COPIES // taps) // phases)
+    columns = ceil(size_of(draft.loops[across]) / lanes)
     is_whole = columns <= sums // LEAST_ROWS
     height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
-    outer = [n for n in plan.names_in("store") if n not in (down, across, *found.phases)]
-    _keep(plan, found, found.positions, lanes)
-    plan.do("order", "reduce", (*deep, tap_across, tap_down))
-    plan.give("UNROLL", found.phases)
+    outer = [n for n in draft.names_in("store") if n not in (down, across, *found.phases)]
+    _keep(draft, found, found.positions, lanes)
+    draft.do("order", "reduce", (*deep, tap_across, tap_down))
+    draft.give("UNROLL", found.phases)
     copies = phases * height * (columns if is_whole else 1)
     for tap in (tap_down, tap_across, *reversed(deep)):
-        copies *= size_of(plan.loops[tap])
+        copies *= size_of(draft.loops[tap])
         if tap == tap_down or copies <= MOST_COPIES:
-            plan.do("role", tap, "UNROLL")
-    row = plan.split(down, height, down + "u", "LOOP", "UNROLL")
-    vector = plan.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
+            draft.do("role", tap, "UNROLL")
+    row = draft.split(down, height, down + "u", "LOOP", "UNROLL")
+    vector = draft.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
     tile = (row, across) if is_whole else (across, row)
-    plan.do("order", "store", (*outer, down, *tile, vector, *found.phases))
-    parallelise(plan, [n for n in outer if n not in found.positions])
+    draft.do("order", "store", (*outer, down, *tile, vector, *found.phases))
+    parallelise(draft, [n for n in outer if n not in found.positions])
     return True
 
 
-def _sum_pixels(plan: Plan, found: Stencil, lanes: int) -> bool:
+def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     """Results are taps: each of a tile of them has a vector of sums, of the same pixels; for each
     of a few channels of the other operand, as the panels of a product would be packed for these
     alone."""
-    sums = (plan.target.registers - SPARE) // turns(plan.loops[n] for n in found.phases)
+    sums = (draft.target.registers - SPARE) // turns(draft.loops[n] for n in found.phases)
     (*_, across), (*_, tap_down, tap_across) = found.positions, found.taps
-    columns = size_of(plan.loops[tap_across])
+    columns = size_of(draft.loops[tap_across])
     if columns > sums:
         return False
-    images = [n for n in names(own_ranges(plan.sums[0])) if n not in found.positions]
-    is_whole = turns(plan.loops[tap] for tap in found.taps) <= sums
+    images = [n for n in names(own_ranges(draft.sums[0])) if n not in found.positions]
+    is_whole = turns(draft.loops[tap] for tap in found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
-    outer = [n for n in plan.names_in("store") if n not in (*found.taps, *found.phases)]
-    _keep(plan, found, kept, lanes)
-    plan.do("order", "reduce", (*images, *found.positions))
-    plan.do("order", "store", (*outer, *found.phases, *found.taps))
-    plan.give("UNROLL", found.phases)
+    outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
+    _keep(draft, found, kept, lanes)
+    draft.do("order", "reduce", (*images, *found.positions))
+    draft.do("order", "store", (*outer, *found.phases, *found.taps))
+    draft.give("UNROLL", found.phases)
     if is_whole:
-        plan.give("UNROLL", found.taps)
+        draft.give("UNROLL", found.taps)
     else:
-        rows = size_of(plan.loops[tap_down])
+        rows = size_of(draft.loops[tap_down])
         height = ceil(rows / ceil(rows / (sums // columns)))
-        plan.split(tap_down, height, tap_down + "u", "LOOP", "UNROLL")
-        plan.do("role", tap_across, "UNROLL")
-    few = size_of(plan.loops[across]) <= MOST_FILLS // 4 * lanes
-    plan.split(across, lanes, across + "v", "UNROLL" if few else "LOOP", "VECTOR")
-    parallelise(plan, outer)
+        draft.split(tap_down, height, tap_down + "u", "LOOP", "UNROLL")
+        draft.do("role", tap_across, "UNROLL")
+    few = size_of(draft.loops[across]) <= MOST_FILLS // 4 * lanes
+    draft.split(across, lanes, across + "v", "UNROLL" if few else "LOOP", "VECTOR")
+    parallelise(draft, outer)
     return True
 
 
-def _keep(plan: Plan, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
+def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
     """Stages the window over these loops, and fills it by vectors."""
-    name, across = plan.numbered("w"), found.positions[-1]
-    plan.do("window", plan.path(found.window), over, found.pairs, name, "LOCAL")
+    name, across = draft.numbered("w"), found.positions[-1]
+    draft.do("window", draft.path(found.window), over, found.pairs, name, "LOCAL")
     filled = f"{name}.{across}"
-    role = "UNROLL" if size_of(plan.loops[filled]) <= MOST_FILLS * lanes else "LOOP"
-    plan.split(filled, lanes, filled + "v", role, "VECTOR")
+    role = "UNROLL" if size_of(draft.loops[filled]) <= MOST_FILLS * lanes else "LOOP"
+    draft.split(filled, lanes, filled + "v", role, "VECTOR")
 
 
-def _found(plan: Plan) -> Stencil | None:
-    nest = plan.nest("store")
-    if len(plan.kernel.src) > 1 or plan.stages or len(plan.sums) != 1 or len(nest.loops) < 2:
+def _found(draft: Draft) -> Stencil | None:
+    nest = draft.nest("store")
+    if len(draft.kernel.src) > 1 or draft.stages or len(draft.sums) != 1 or len(nest.loops) < 2:
         return None
-    (reduction,) = plan.sums
+    (reduction,) = draft.sums
     own = own_ranges(reduction)
     pair = factors_of(reduction)
     if pair is None:
-        return _moving(plan, reduction.src[0], None, own, False)
+        return _moving(draft, reduction.src[0], None, own, False)
     for window, other in (pair, pair[::-1]):
         for is_summed in (False, True):
-            found = _moving(plan, window, other, own, is_summed)
+            found = _moving(draft, window, other, own, is_summed)
             if found is not None:
                 return found
     return None
 
 
 def _moving(
-    plan: Plan, window: UOp, other: UOp | None, own: tuple[UOp, ...], is_summed: bool
+    draft: Draft, window: UOp, other: UOp | None, own: tuple[UOp, ...], is_summed: bool
 ) -> Stencil | None:
     """This operand as a window; None if the sum is a product, which the other operand shares with
     results that the window doesn't depend on."""
-    loops, phases, its = plan.nest("store").loops, list[UOp](), frozenset[UOp]()
+    loops, phases, its = draft.nest("store").loops, list[UOp](), frozenset[UOp]()
     if other is not None:
         cut = {r: UOp.range(size_of(r), name_of(r)) for r in loops if not is_plain_loop(r)}
         its = frozenset(other.substitute(cut).ranges)
@@ -216,14 +216,14 @@ def _moving(
     if [pair[0] for pair in pairs] != names(positions):
         return None
     least = 2 if is_summed else 1
-    lengths = [(size_of(plan.loops[pair[0]]), size_of(plan.loops[pair[2]])) for pair in pairs]
+    lengths = [(size_of(draft.loops[pair[0]]), size_of(draft.loops[pair[2]])) for pair in pairs]
     if any(2 * pixels < least * tap for pixels, tap in lengths):
         return None  # what is called taps are the pixels
     *_, down, across = positions
-    is_long = 2 * size_of(across) > plan.lanes or len(phases) > 0
+    is_long = 2 * size_of(across) > draft.lanes or len(phases) > 0
     fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
     is_used = is_summed or turns(taps) >= fewest * prod(pair[1] for pair in pairs)
-    is_text = is_summed or size_of(plan.loops[pairs[-2][2]]) <= MOST_TAPS
+    is_text = is_summed or size_of(draft.loops[pairs[-2][2]]) <= MOST_TAPS
     found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
     return found if is_used and is_text else None
 
@@ -232,30 +232,30 @@ def _longest(taps: Sequence[UOp]) -> int:
     return max(map(size_of, taps), default=0)
 
 
-def _lanes(plan: Plan, found: Stencil) -> int:
+def _lanes(draft: Draft, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
-    lanes, size = plan.lanes, size_of(plan.loops[found.positions[-1]])
+    lanes, size = draft.lanes, size_of(draft.loops[found.positions[-1]])
     while lanes // 2 >= size:
         lanes //= 2
-    if lanes == plan.lanes and plan.target.fma_ports == 1:  # halves take half of the time
+    if lanes == draft.lanes and draft.target.fma_ports == 1:  # halves take half of the time
         lanes = min(lanes, lanes // 2, key=lambda n: round_up(size, n))
     is_full = round_up(size, lanes) <= EMPTY * size
     if found.is_summed:  # beside phases it could be a product, whose vectors are full
-        is_full = not found.phases or (is_full and 2 * size >= plan.lanes)
-    has_many = not found.is_summed and turns(plan.loops[n] for n in found.taps) >= MANY_TAPS
+        is_full = not found.phases or (is_full and 2 * size >= draft.lanes)
+    has_many = not found.is_summed and turns(draft.loops[n] for n in found.taps) >= MANY_TAPS
     return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
-def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
+def _rows_of_a_block(draft: Draft, found: Stencil) -> int:
     """The rows (or planes) of results in a block, a divisor of their number, whose window with its
     border stays in the nearest cache; in the second one if most of a block would be border
     otherwise."""
     first, *inner = found.pairs
-    size = size_of(plan.loops[first[0]])
-    line = prod(_counted(plan, pair, size_of(plan.loops[pair[0]])) for pair in inner)
+    size = size_of(draft.loops[first[0]])
+    line = prod(_counted(draft, pair, size_of(draft.loops[pair[0]])) for pair in inner)
     line *= found.window.dtype.itemsize
-    border = _counted(plan, first, 1)
-    for cache in (plan.target.cache_l1, plan.target.cache_l2 // 2):
+    border = _counted(draft, first, 1)
+    for cache in (draft.target.cache_l1, draft.target.cache_l2 // 2):
         rows = (cache // line - border) // first[1] + 1
         block = max((n for n in range(1, min(rows, size) + 1) if size % n == 0), default=0)
         if block >= min(size, 2 * border):
@@ -263,7 +263,7 @@ def _rows_of_a_block(plan: Plan, found: Stencil) -> int:
     return block
 
 
-def _counted(plan: Plan, pair: Pair, positions: int) -> int:
+def _counted(draft: Draft, pair: Pair, positions: int) -> int:
     """The elements of the window for this many positions in a row."""
     _, each, tap, apart = pair
-    return each * (positions - 1) + abs(apart) * (size_of(plan.loops[tap]) - 1) + 1
+    return each * (positions - 1) + abs(apart) * (size_of(draft.loops[tap]) - 1) + 1

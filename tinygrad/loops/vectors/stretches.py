@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tinygrad.loops.draft import Draft, Nest
 from tinygrad.loops.layout import (
     divisions,
     flat_offset,
@@ -18,7 +19,6 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.operands import loop_named
-from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.primitives import split
 from tinygrad.loops.register_tiles import Surroundings, best_tile
 from tinygrad.uop.node import UOp
@@ -34,7 +34,7 @@ HARDLY_MORE = 1.02
 
 
 def stretch_of(
-    plan: Plan,
+    draft: Draft,
     loop: UOp,
     operands: Iterable[UOp],
     is_steady: Callable[[UOp, UOp], bool] = steady,
@@ -50,47 +50,47 @@ def stretch_of(
         if index is loop
     }
     length = min(lengths, default=0)
-    if length * plan.target.vector < SHORTEST * plan.lanes:
+    if length * draft.target.vector < SHORTEST * draft.lanes:
         return 0
     if any(n % length for n in (*lengths, size_of(loop))):
         return 0
-    inner = plan.unused(name_of(loop) + "s")
-    tried = split(plan.kernel, name_of(loop), length, inner)
+    inner = draft.unused(name_of(loop) + "s")
+    tried = split(draft.kernel, name_of(loop), length, inner)
     piece = loop_named(tried, inner)
     found = (n for n in reads_of(tried.toposort()) if piece in n.ranges)
     broken = sum(not is_steady(n, piece) for n in found)
     return 0 if broken else length
 
 
-def unbroken(plan: Plan, nest: Nest) -> Nest:
+def unbroken(draft: Draft, nest: Nest) -> Nest:
     """Splits the nest's last loop where all accesses jump together (images side by side along it),
     so that vectors run inside the pieces and not lane by lane across them."""
     if not nest.loops or not is_plain_loop(nest.loops[-1]):
         return nest
     last = nest.loops[-1]
-    length = stretch_of(plan, last, (*nest.values, *nest.writes), _in_steps)
-    if length < plan.lanes:
+    length = stretch_of(draft, last, (*nest.values, *nest.writes), _in_steps)
+    if length < draft.lanes:
         return nest
-    plan.split(name_of(last), length, name_of(last) + "s")
-    return plan.nest(nest.name)
+    draft.split(name_of(last), length, name_of(last) + "s")
+    return draft.nest(nest.name)
 
 
 def _in_steps(access: UOp, loop: UOp) -> bool:
     return step(access, loop) is not None
 
 
-def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> int:
+def panel_of(draft: Draft, stretch: int, rows: int, columns: int, depth: int) -> int:
     """The columns of a panel: whole stretches, such that tiles take hardly more cycles than with
     any other choice over all `rows` and `columns`, and that `depth` bytes a column fit in half of
     the private cache. Narrow panels are preferred, but wide enough for a register tile if
     possible."""
-    lanes, room = plan.lanes, plan.target.cache_l2 // 2
+    lanes, room = draft.lanes, draft.target.cache_l2 // 2
     most = max(stretch, min(columns, WIDEST_PANEL * lanes, room // depth))
     around = Surroundings(beside=True)
 
     def cycles(width: int) -> float:
         parts = ((columns // width, width), (1, columns % width))
-        tiles = ((n, best_tile(plan.target, rows, w, lanes, around)) for n, w in parts if w)
+        tiles = ((n, best_tile(draft.target, rows, w, lanes, around)) for n, w in parts if w)
         return sum(n * tile.cycles for n, tile in tiles)
 
     cost = {width: cycles(width) for width in range(stretch, most + 1, stretch)}
@@ -98,19 +98,19 @@ def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> i
     return min(good, key=lambda width: (-min(width, 4 * lanes), width))
 
 
-def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[str, str]:
+def fill_stretches(draft: Draft, name: str, across: str, stretch: int) -> tuple[str, str]:
     """Splits the loop `across` of a stage into stretches, and these into vectors, the last of which
     would reach into the next stretch. Returns the loops inside a stretch."""
-    lanes = plan.lanes
+    lanes = draft.lanes
     while lanes // 2 >= stretch:
         lanes //= 2
-    column = plan.split(across, stretch, across + "r")
-    vector = plan.split(column, lanes, across + "v", "UNROLL", "VECTOR")
+    column = draft.split(across, stretch, across + "r")
+    vector = draft.split(column, lanes, across + "v", "UNROLL", "VECTOR")
     if stretch % lanes:
-        plan.do("pad", name, across, -(-stretch % lanes))
-    loops = list(map(name_of, own_ranges(plan.stages[name])))
-    row = stretch * size_of(plan.loops[across])
-    line = plan.target.cache_line // plan.stages[name].dtype.itemsize
+        draft.do("pad", name, across, -(-stretch % lanes))
+    loops = list(map(name_of, own_ranges(draft.stages[name])))
+    row = stretch * size_of(draft.loops[across])
+    line = draft.target.cache_line // draft.stages[name].dtype.itemsize
     if loops.index(across) and row % line:
-        plan.do("pad", name, loops[loops.index(across) - 1], -row % line)
+        draft.do("pad", name, loops[loops.index(across) - 1], -row % line)
     return column, vector

@@ -7,8 +7,8 @@ from math import ceil
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, work
+from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import fill_order, name_of, own_ranges, role_of, size_of
-from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
 
 TASKS = 16
@@ -27,27 +27,27 @@ TASKS_WITH_BLOCKS = 8
 """With fewer tasks than this, blocks of rows become tasks, although each packs the panels again."""
 
 
-def all_stages_depend_on(plan: Plan, name: str) -> bool:
+def all_stages_depend_on(draft: Draft, name: str) -> bool:
     """Whether every stage depends on the loop: a task must not compute again what another one
     does."""
-    return all(any(name_of(r) == name for r in s.ranges) for s in plan.inner_stages)
+    return all(any(name_of(r) == name for r in s.ranges) for s in draft.inner_stages)
 
 
-def all_reductions_depend_on(plan: Plan, name: str) -> bool:
+def all_reductions_depend_on(draft: Draft, name: str) -> bool:
     """Whether all reductions that are directly in the nest depend on the loop: a task must not
     reduce again a row that another task reduces."""
-    top = set(plan.nest("store").loops)
-    reductions = [n for n in plan.sums if n.ranges <= top]
+    top = set(draft.nest("store").loops)
+    reductions = [n for n in draft.sums if n.ranges <= top]
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
-def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
+def parallelise(draft: Draft, candidates: list[str], multiple: int = 1) -> None:
     """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations and a
     `multiple` of turns. A kernel too small for two tasks stays one task. Loops that some stores sum
     over can't be tasks."""
-    loops = [plan.loops[n] for n in candidates]
-    loops = [r for r in loops if role_of(r) == "LOOP" and _all_stores_count(plan, r)]
-    total = work(plan.kernel)
+    loops = [draft.loops[n] for n in candidates]
+    loops = [r for r in loops if role_of(r) == "LOOP" and _all_stores_count(draft, r)]
+    total = work(draft.kernel)
     if total < 2 * GRAIN or not loops:
         return
     wanted = max(GRAIN, min(total // MANY_TASKS, LARGEST_TASK))
@@ -58,15 +58,15 @@ def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
             grain = ceil(grain / size)
         elif grain > 1:
             part = even_part(size, grain, multiple)
-            plan.split(name, part, name + "c", "PARALLEL")
+            draft.split(name, part, name + "c", "PARALLEL")
             grain = 1
         else:
-            plan.do("role", name, "PARALLEL")
+            draft.do("role", name, "PARALLEL")
 
 
-def _all_stores_count(plan: Plan, loop: UOp) -> bool:
+def _all_stores_count(draft: Draft, loop: UOp) -> bool:
     """Whether the loop is one of all stores, if it is one of any."""
-    counted = [loop in own_ranges(store) for store in plan.kernel.src]
+    counted = [loop in own_ranges(store) for store in draft.kernel.src]
     return all(counted) or not any(counted)
 
 
@@ -80,16 +80,16 @@ def even_part(size: int, least: int, multiple: int = 1) -> int:
     return round_up(ceil(size / max(1, size // least)), multiple)
 
 
-def fill_in_tasks(plan: Plan, name: str) -> None:
+def fill_in_tasks(draft: Draft, name: str) -> None:
     """Makes tasks of the outermost loops of a fill, until there are enough for all cores."""
     tasks = 1
-    for loop in names(fill_order(plan.stages[name])):
-        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
-        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
+    for loop in names(fill_order(draft.stages[name])):
+        size, wanted = size_of(draft.loops[loop]), ceil(TASKS / tasks)
+        if wanted == 1 or role_of(draft.loops[loop]) != "LOOP":
             return
         if size > 2 * wanted:
             part = even_part(size, size // wanted)
-            plan.split(loop, part, loop + "t", "PARALLEL")
+            draft.split(loop, part, loop + "t", "PARALLEL")
         else:
-            plan.do("role", loop, "PARALLEL")
+            draft.do("role", loop, "PARALLEL")
         tasks *= min(size, wanted)

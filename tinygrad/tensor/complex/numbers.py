@@ -29,12 +29,13 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.realize import read
 from tinygrad.engine.sharing import Loan
 from tinygrad.tensor.complex import functions
-from tinygrad.tensor.core import Core, Shape, axis_of
+from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
 from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
 from tinygrad.tensor.origin import PACKAGE
 from tinygrad.tensor.reduction import spread_over
+from tinygrad.tensor.shapes import Shape, axis_of
 from tinygrad.tensor.spellings import turn
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp

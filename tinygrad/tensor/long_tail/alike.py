@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, prod
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.long_tail.resizing import Resizing
+from tinygrad.tensor.shapes import axis_of
 
 
 class Alike(Resizing):

@@ -17,12 +17,12 @@ import numpy as np
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ShapeError
 from tinygrad.tensor.arguments import check_choice
-from tinygrad.tensor.core import broadcast_shape, check_axes
 from tinygrad.tensor.elementwise import by_squares, float_kind
 from tinygrad.tensor.interop import Interop
 from tinygrad.tensor.long_tail import lapack
 from tinygrad.tensor.long_tail import matrix_gradients as gradients
 from tinygrad.tensor.long_tail.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape
+from tinygrad.tensor.shapes import broadcast_shape, check_axes
 
 Shapes = list[tuple[Shape, str]]
 

@@ -14,10 +14,10 @@ from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
-from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.orthogonal import Orthogonal
-from tinygrad.tensor.movement import tensors_of
+from tinygrad.tensor.pieces import tensors_of
+from tinygrad.tensor.shapes import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.template import movements
 
 

@@ -11,11 +11,11 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain, prod
 from tinygrad.tensor.arguments import check_choice, check_number_from
-from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.long_tail.joining import Joining
-from tinygrad.tensor.movement import known_size
+from tinygrad.tensor.pieces import known_size
+from tinygrad.tensor.shapes import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.template import movements
 from tinygrad.uop.node import UOp
 

@@ -11,10 +11,10 @@ from tinygrad.base.dtype import compute_dtype, least_upper_dtype, least_upper_fl
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.arguments import check_choice, check_number_from
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.parts import Parts
 from tinygrad.tensor.reduction import Axis
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.template import expressions
 
 

@@ -14,8 +14,8 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.realize import read
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice
-from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.long_tail.statistics import Statistics
+from tinygrad.tensor.shapes import axis_of
 from tinygrad.uop.infer import most
 
 FEW_COUNTED = 1 << 18  # numbers that the host counts before kernels are asked to

@@ -10,13 +10,13 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
-from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.creation import LISTS, DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.order import Found
 from tinygrad.tensor.ranking import FEW_COLUMNS, chosen_by_counting, ranks
 from tinygrad.tensor.reduction import Axis
+from tinygrad.tensor.shapes import axis_of, check_axes
 from tinygrad.tensor.template import expressions, small
 from tinygrad.uop.infer import most
 

@@ -65,7 +65,7 @@ class Nest:
 
 
 @dataclass
-class Plan:
+class Draft:
     """The kernel during scheduling. `blocked`: loops over blocks of rows, which stay in one task;
     `block_rows`: those over the rows of a block. `edges`: loops whose turn decides where a sum
     begins and ends, such as the loop over pixels near a border. `planes`: loops over planes of
@@ -130,11 +130,11 @@ class Plan:
         for loop in loops:
             self.do("role", loop, role)
 
-    def mark(self) -> Plan:
-        """The plan as it is now, for `back_to`."""
+    def mark(self) -> Draft:
+        """The draft as it is now, for `back_to`."""
         return copy(self)
 
-    def back_to(self, mark: Plan) -> None:
+    def back_to(self, mark: Draft) -> None:
         """Undoes everything since the mark."""
         self.__dict__.update(mark.__dict__)
 
