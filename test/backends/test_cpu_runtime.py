@@ -23,6 +23,7 @@ from interrupts import interrupted_at
 from together import together
 
 from tinygrad.backends.cpu import host_memory, host_target, open_queue, target
+from tinygrad.backends.cpu.cut_files import readers
 from tinygrad.backends.cpu.features import X86_FEATURES
 from tinygrad.backends.cpu.loader import ElfObject, load_object
 from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
@@ -338,6 +339,7 @@ def test_a_pool_whose_user_was_interrupted_anywhere_is_free():
         segment.run([at], [10])
         assert pool._words and len(pool._helpers) == 1
         assert pool._user is None
+        assert not readers
     together(pool.stop, patience=20)
     assert number > 10
 
@@ -607,6 +609,27 @@ def test_blocks_shorter_than_a_huge_page_share_them_and_their_memory_is_given_ba
     assert memory.kept == 0
     again = sorted(memory.allocate(1 << 20) for _ in range(4))
     assert again == blocks and not any(memory.read(blocks[0], 4 << 20))
+
+
+@pytest.mark.parametrize("limit", [0, 64 << 20])
+def test_ctrl_c_while_blocks_are_freed_leaves_memory_to_be_had(limit):
+    """Its lock stayed taken, so that the next one waited for ever; or what lies there was counted
+    twice."""
+    number, comes = 0, True
+    while comes:
+        memory = HostMemory(64 << 20, keep_fraction=limit / (64 << 20))
+        handles = [memory.allocate(n) for n in (1 << 20, 4 << 20, 4 << 20)]
+
+        def free(memory=memory, handles=handles) -> None:
+            for handle in handles:
+                memory.free(handle, 4 << 20)
+
+        comes = interrupted_at(number, free)
+        together(lambda memory=memory: memory.allocate(4 << 20), patience=20)
+        memory.trim(0)
+        assert memory.kept == 0
+        number += 1
+    assert number > 10
 
 
 def test_out_of_memory_says_how_much():

@@ -175,6 +175,13 @@ def test_whoever_read_before_a_write_keeps_what_was_there(t):
     check(t.to("CPU") + 1, np.ones((4, 6)))
 
 
+def test_what_is_borrowed_stays_as_it_is_if_nothing_else_is_left_of_the_file(path):
+    borrowed = Tensor(path, dtype="float").to("CPU")
+    Tensor(path, dtype="float").assign(Tensor.zeros(24))
+    check(borrowed, A.ravel())
+    check(Tensor(path, dtype="float"), np.zeros(24))
+
+
 def test_a_tensor_is_saved_whole_or_not_at_all(tmp_path):
     goal = tmp_path / "saved"
     goal.write_bytes(b"older and longer" * 100)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupts import interrupted_at
 from together import together
 
 from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain, nn
@@ -898,6 +899,18 @@ def test_what_is_made_in_masses_is_looked_through_when_all_is():
     assert seen() is not None
     gc.collect()
     assert seen() is None
+
+
+def test_garbage_is_looked_for_whenever_ctrl_c_has_come():
+    def build() -> None:
+        with garbage_kept():
+            many.extend([[i] for i in range(MASSES + 1)])
+
+    many, number = [], 0
+    while interrupted_at(number, build):
+        assert gc.isenabled() and not gc.get_freeze_count()
+        number += 1
+    assert number > 10
 
 
 @pytest.mark.parametrize("counted", [True, False])

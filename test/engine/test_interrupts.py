@@ -18,7 +18,7 @@ from tinygrad.engine import making
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.holders import ask_all
 from tinygrad.engine.realize import telling
-from tinygrad.tensor.promise import Template
+from tinygrad.tensor.promise import Template, recording
 from tinygrad.uop.op import Ops
 
 
@@ -439,3 +439,18 @@ def test_what_a_kernel_was_interrupted_in_the_middle_of_is_an_error_until_it_is_
         x.assign(Tensor(np.full(4, 7, np.float32), device="PYTHON")).realize()
         assert x.tolist() == [7] * 4
     assert seen == {1, "told"}
+
+
+def test_ctrl_c_leaves_no_mode_behind():
+    """But where the end of the `with` is just being called, before its first line."""
+
+    def work() -> None:
+        with Tensor.no_grad():
+            pass
+
+    left = number = 0
+    while interrupted_at(number, work):
+        number += 1
+        left += not recording.on
+        recording.__dict__.clear()
+    assert number > 5 and left <= 1

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 from interrupts import interrupted_at
-from together import together
+from together import beside, together
 
 from tinygrad import Context, Tensor, TinyJit, nn
+from tinygrad.base import locks
 from tinygrad.base.helpers import Recent
 from tinygrad.base.settings import NOOPT
 from tinygrad.engine import plans
@@ -81,14 +82,6 @@ def test_a_write_that_several_threads_wait_for_is_done_once():
         y = x * 2
         arrays = together(x.numpy, x.numpy, y.numpy, often=True)
         assert [a.sum() for a in arrays] == [3000, 3000, 6000]
-
-
-def beside(work: Callable[[], object]) -> threading.Thread:
-    """A thread that has ended, or waits for what the caller does: then it ends later."""
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(0.1)
-    return thread
 
 
 def once_beside(
@@ -596,6 +589,24 @@ def test_a_turn_that_is_interrupted_anywhere_is_over(kind):
         together(*[functools.partial(takes_a_turn, k) for k in ("alone", "together")], patience=20)
         takes_a_turn("alone")
     other.set()
+    assert number > 4
+
+
+def test_a_fork_whose_wait_is_interrupted_anywhere_keeps_no_lock():
+    """It goes on without those that it had yet to wait for."""
+
+    def take_each() -> None:
+        for lock in locks._awaited:
+            with lock.now:
+                pass
+
+    number = 0
+    while interrupted_at(number, locks._wait):
+        locks._go_on()
+        together(take_each, patience=20)
+        number += 1
+    locks._go_on()
+    together(take_each, patience=20)
     assert number > 4
 
 

@@ -3,15 +3,17 @@ same error at each read; all else is right. One row a case: what must raise, and
 
 import contextlib
 import threading
-from collections import OrderedDict
 
 import numpy as np
 import pytest
+from together import at_a_line
 
 from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, nn
-from tinygrad.engine import plans
+from tinygrad.base.helpers import Recent
+from tinygrad.engine import faults, plans
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.realize import compute_pending
+from tinygrad.tensor import again
 from tinygrad.tensor.scan import scan
 
 DEVICES = ["CPU", "CL", "PYTHON"]
@@ -264,7 +266,7 @@ CASES = [
 def test_what_a_failed_check_spoilt_is_never_read(case, monkeypatch):
     """Also if the plans come from the disk, which has no graphs."""
     spoil_and_read(case)
-    monkeypatch.setattr(plans, "_plans", OrderedDict())
+    monkeypatch.setattr(plans, "_plans", Recent(99))
     before = GlobalCounters.plans_made
     spoil_and_read(case)
     assert GlobalCounters.plans_made - before < 3  # of calls of the host
@@ -301,3 +303,24 @@ def test_memory_is_lent_only_if_it_is_right(device):
     for _ in range(2):
         with pytest.raises(IndexError, match="index 9"):
             np.asarray(made)
+
+
+def test_what_failed_may_die_at_any_moment_while_faults_are_looked_at(monkeypatch):
+    """Another thread drops it, or garbage is collected."""
+    monkeypatch.setattr(again, "LARGEST_RESULT", -1)  # no place is kept for the next time
+    x, number, comes = values(), 0, True
+    looks = [faults._look, faults._spread, faults.raise_faults]
+    while comes:
+        forget_faults()
+        held = [x[bad()].realize()]
+        held.append((held[0] * 2).realize())
+
+        def read() -> None:
+            with pytest.raises(IndexError, match="index 9"):
+                x.tolist()
+
+        comes = at_a_line(number, looks, read, held.clear)[1]
+        held.clear()
+        assert not faults.spoilt
+        number += 1
+    assert number > 50

@@ -2,13 +2,14 @@
 recurse; the content key is the same in every process."""
 
 import copy
+import functools
 import gc
 import pickle
 import subprocess
 import sys
 
 import pytest
-from together import together
+from together import at_a_line, together
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ShapeError
@@ -54,26 +55,6 @@ def test_threads_agree():
     assert all(a is b for mine in made for a, b in zip(made[0], mine, strict=True))
 
 
-def at_a_line(number, make, act):
-    """What `make` returns, with `act` called before that line of `UOp.__new__`; whether it was."""
-    left = number
-
-    def follow(frame, event, argument):
-        nonlocal left
-        if frame.f_code is UOp.__new__.__code__:
-            left -= event == "line"
-            if left == -1 and event == "line":
-                act()
-            return follow
-        return None
-
-    sys.settrace(follow)
-    try:
-        return make(), left < 0
-    finally:
-        sys.settrace(None)
-
-
 READERS = {
     "a reader": lambda x: x * 2,
     "a reader of what is detached": lambda x: UOp(Ops.DETACH, x.dtype, (x,)) * 2,
@@ -92,7 +73,7 @@ def test_a_node_that_another_thread_makes_is_whole_as_soon_as_it_is_found(kind):
             found.append(READERS[kind](x))
             assert any(entry() is found[0] for entry in x.readers | found[0].src[0].readers)
 
-        made, comes = at_a_line(number, lambda x=x: READERS[kind](x), find)
+        made, comes = at_a_line(number, [UOp.__new__], lambda x=x: READERS[kind](x), find)
         assert not found or found[0] is made
         number += 1
     assert number > 20
@@ -108,7 +89,8 @@ def test_a_node_whose_making_is_broken_off_leaves_nothing(kind):
         x = UOp.new_buffer("CPU", 4, dtypes.float32)
         sources.append(x)
         try:
-            comes = at_a_line(len(sources), lambda x=x: READERS[kind](x), break_off)[1]
+            make = functools.partial(READERS[kind], x)
+            comes = at_a_line(len(sources), [UOp.__new__], make, break_off)[1]
         except KeyboardInterrupt as broken:  # whose frames are a cycle
             broken.own = broken
     gc.collect()

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from tinygrad.base.errors import OutOfMemory
 from tinygrad.base.helpers import round_up
+from tinygrad.base.locks import if_free
 from tinygrad.base.settings import SETTINGS
 
 Block = TypeVar("Block")
@@ -76,11 +77,7 @@ class Blocks(Generic[Block]):
         """Returns a block of this size that is no longer needed. A finaliser may call it at any
         moment, so it never waits."""
         self._returned.append((block, size))
-        if self._lock.acquire(blocking=False):
-            try:
-                self._sort_returned()
-            finally:
-                self._lock.release()
+        if_free(self._lock, self._sort_returned)
 
     def trim(self, limit: int) -> None:
         """Gives blocks back to the driver until at most `limit` bytes are kept."""

@@ -61,9 +61,10 @@ class Recent(OrderedDict[T, U]):
 
     def used(self, key: T) -> None:
         """Moves an entry to the end, unless it is long before one has to go: a long key takes as
-        much time as all else that is done to find it."""
+        much time as all else that is done to find it. Another thread may have removed it."""
         if 2 * len(self) > self.most:
-            self.move_to_end(key)
+            with contextlib.suppress(KeyError):
+                self.move_to_end(key)
 
     def held(self) -> list[U]:
         """The values, in any order, while other threads may change it: no key is asked for its
@@ -190,15 +191,17 @@ def garbage_kept() -> Iterator[None]:
     them among its nodes takes a quarter of the time to build it. If many objects were made, they
     count as old afterwards, or the next collection would go through all of them at once."""
     was_on = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
-        if was_on and gc.get_count()[0] > MASSES and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()  # to the oldest generation
-        if was_on:
-            gc.enable()
+        try:
+            if was_on and gc.get_count()[0] > MASSES and not gc.get_freeze_count():
+                # to the oldest generation; frozen, they would be looked through never
+                at_once([functools.partial(gc.freeze), functools.partial(gc.unfreeze)])
+        finally:
+            if was_on:
+                gc.enable()
 
 
 COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")

@@ -10,7 +10,9 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 PATIENCE = 30.0  # seconds that a fork waits for other threads
@@ -34,19 +36,37 @@ class ForkSafeLock:
 
 _all: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
 _awaited: list[ForkSafeLock] = []
+
+
+def if_free(lock: Any, work: Callable[[], None]) -> None:
+    """Does that work with the lock, unless it is taken: then nothing."""
+    taken: list[bool] = []
+    try:
+        taken += map(lock.acquire, (False,))  # in one call of C: no Ctrl-C comes between
+        if True in taken:
+            work()
+    finally:
+        if True in taken:
+            lock.release()
+
+
 _taken = threading.local()
 
 
 def _wait() -> None:
-    """Not for ever: who holds a lock may wait for what the forking thread holds."""
+    """Not for ever: who holds a lock may wait for what the forking thread holds. Ctrl-C ends the
+    wait, not the fork: what was taken until then is known."""
+    taken: list[Any] = []
+    _taken.locks = taken
     end = time.monotonic() + PATIENCE
-    locks = [lock.now for lock in _awaited]
-    _taken.locks = [o for o in locks if o.acquire(timeout=max(0.0, end - time.monotonic()))]
+    for lock in _awaited:
+        timeout = max(0.0, end - time.monotonic())
+        taken += filter(methodcaller("acquire", timeout=timeout), (lock.now,))
 
 
 def _go_on() -> None:
-    for lock in reversed(_taken.locks):
-        lock.release()
+    taken, _taken.locks = getattr(_taken, "locks", ()), ()
+    deque(map(methodcaller("release"), reversed(taken)), maxlen=0)
 
 
 def _renew_all() -> None:

@@ -185,24 +185,27 @@ def _look() -> None:
                     failed[owner] = error
                     if run.thread is not None:
                         _untold.setdefault(run.thread, error)
-            found = _spread(run, failed, gone) if failed or spoilt or gone else ()
+            alive = [buffer() for buffer in run.buffers]  # and remain so until all is noted
+            found = _spread(run, alive, failed, gone) if failed or spoilt or gone else ()
             at_once([*found, partial(noted.popleft)])  # or, looked at again, it would seem sound
             for owner, words in run.taken.items():
                 with contextlib.suppress(TinygradError):  # of a device that is lost
                     owner.give_back(words, owner not in failed)
 
 
-def _spread(run: _Run, failed: Errors, gone: Errors) -> Iterator[partial[Any]]:
-    """Propagates the faults of a run: what it computed from invalid data is invalid, too. Yields
-    what that changes in `spoilt`."""
+def _spread(
+    run: _Run, alive: Sequence[Buffer | None], failed: Errors, gone: Errors
+) -> Iterator[partial[Any]]:
+    """Propagates the faults of a run, of whose buffers these are alive: what it computed from
+    invalid data is invalid, too. Yields what that changes in `spoilt`."""
     flow, errors = run.flow, Errors()
-    pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
-    for home, buffer in pairs:
-        is_gone = buffer() is None
+    homes = [flow.homes[number] for number in flow.kept]
+    rows = [*zip(homes, run.buffers, alive, strict=True)]
+    for home, buffer, held in rows:
         if home not in flow.made:
-            before = gone.get(id(buffer)) if is_gone else spoilt.get(buffer)
+            before = gone.get(id(buffer)) if held is None else spoilt.get(buffer)
             errors[home] = errors.get(home) or before
-        elif is_gone:
+        elif held is None:
             gone.pop(id(buffer), None)
         else:
             yield partial(spoilt.pop, buffer, None)
@@ -216,14 +219,14 @@ def _spread(run: _Run, failed: Errors, gone: Errors) -> Iterator[partial[Any]]:
             error = failed.get(own) or next(filter(None, found), None)
             for slot in whole if error is None else written:
                 errors[flow.homes[numbers[slot]]] = error
-    for home, buffer in pairs:
-        alive, error = buffer(), errors.get(home)
-        if alive is None:
+    for home, buffer, held in rows:
+        error = errors.get(home)
+        if held is None:
             gone[id(buffer)] = error
         elif error is None:
             yield partial(spoilt.pop, buffer, None)
-        elif alive is not NOTHING:
-            yield partial(spoilt.__setitem__, ref(alive, _died), error)
+        elif held is not NOTHING:
+            yield partial(spoilt.__setitem__, ref(held, _died), error)
 
 
 def _died(buffer: ref[Buffer]) -> None:

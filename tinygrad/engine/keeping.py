@@ -22,6 +22,7 @@ from tinygrad.backends.disk import DiskFile, Region
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import DTypeError, JitError, ShapeError
 from tinygrad.engine.aliases import bottom_of, on_bottom
+from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.realize import before_overwriting, capturing, read, realize, whole_buffer
@@ -34,6 +35,7 @@ from tinygrad.engine.storage import (
     latest,
     note_change,
 )
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import shown, whole_array
 from tinygrad.uop.node import UOp
 
@@ -74,7 +76,7 @@ def _in_file(file: DiskFile, start: int, count: int, dtype: DType) -> UOp:
     return bind(UOp.new_buffer(device, count, dtype), _among_readers(buffer, file))
 
 
-_readers: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Buffer]] = weakref.WeakKeyDictionary()
+_readers: weakref.WeakKeyDictionary[Any, Alive[Buffer]] = weakref.WeakKeyDictionary()
 """For each file, and each buffer that owns an array, the buffers that show parts of it."""
 
 
@@ -87,7 +89,7 @@ def _owner(buffer: Buffer) -> Any:
 def _among_readers(buffer: Buffer, owner: Any) -> Buffer:
     """`buffer`, which is notified before its bytes change. Others may write them, too: tensors of
     the same file, and other programs."""
-    _readers.setdefault(owner, weakref.WeakSet()).add(buffer)
+    _readers.setdefault(owner, Alive()).add(buffer)
     buffer.others = 0 if buffer.fixed else 1
     return buffer
 
@@ -111,6 +113,12 @@ def moved(node: UOp, device: str) -> UOp:
             f"to: a tensor on {node.device} is fetched inside a captured step, and replays would "
             "not see what is written there later; legal is .to() outside, and an argument"
         )
+    with turns.together(), keeping.now:  # another thread's write finds all who borrow, or none
+        return _lifted(node, device)
+
+
+def _lifted(node: UOp, device: str) -> UOp:
+    """The bytes that a view shows as a value elsewhere: borrowed where that can be."""
     bottom = _stored(node)
     buffer, whole, part = buffer_of(bottom), whole_array(bottom), shown(latest(node), bottom)
     raise_faults(buffer)
@@ -119,7 +127,9 @@ def moved(node: UOp, device: str) -> UOp:
     if is_file and not keeps(device):
         lent = borrowed(part if inside else whole, node.dtype, device)
         if lent is not None:
-            _among_readers(buffer_of(lent), _owner(buffer))
+            borrower, file = buffer_of(lent), buffer.handle.file
+            # by the file, which stays open as long, who writes there finds it
+            _among_readers(borrower, file).owner = file, borrower.owner
             return lent.reshape(node.shape) if inside else on_bottom(latest(node), bottom, lent)
     if inside:
         at = part.ctypes.data - whole.ctypes.data

@@ -70,7 +70,7 @@ def known_plan(structure: Structure) -> Found | None:
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
         return None
-    _plans.move_to_end(key)
+    _plans.used(key)
     numbers = [structure.numbers[i] for i in found.open]
     variables = structure.variables(numbers)
     variables += [("", value) for value in found.plan.plan.values]

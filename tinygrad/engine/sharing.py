@@ -14,11 +14,12 @@ import weakref
 from typing import Any, NamedTuple
 
 from tinygrad.backends.interface import ALIGNMENT
+from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.storage import HOST, Buffer, original, renew
 
-_outside: weakref.WeakSet[Buffer] = weakref.WeakSet()  # lent, or adopted
+_outside: Alive[Buffer] = Alive()  # lent, or adopted
 _crooked: weakref.WeakSet[Buffer] = weakref.WeakSet()  # adopted, and not aligned as kernels write
 
 
@@ -31,7 +32,7 @@ class Loan:
         self.buffer: Buffer | None = buffer
         self.address = address
         buffer.others += 1
-        _outside.add(buffer)
+        _outside.add_once(buffer)
         renew(buffer)
 
     def close(self) -> None:
@@ -82,7 +83,7 @@ class Place(NamedTuple):
 
 def device_at(address: int) -> str | None:
     """The device whose buffer, lent or adopted, contains the byte at `address`."""
-    for buffer in list(_outside):
+    for buffer in _outside:
         start = address_of(buffer) or 0
         if buffer.others and start <= address < start + buffer.nbytes:
             return str(buffer.device)
@@ -93,7 +94,7 @@ def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Pl
     """Foreign memory as a part of a buffer on `device`, which keeps `owner` alive; with `fixed`,
     nothing here may write it. None if the device can't use it in place, or if some of the bytes
     belong to another buffer or another device."""
-    for buffer in list(_outside):
+    for buffer in _outside:
         start = address_of(buffer) or 0
         if buffer.others and start < address + nbytes and address < start + buffer.nbytes:
             inside = start <= address and address + nbytes <= start + buffer.nbytes

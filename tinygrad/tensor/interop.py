@@ -25,6 +25,7 @@ from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import check_readable, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import shown_of
 from tinygrad.schedule.bases import contiguous_base
 from tinygrad.schedule.shard_rules import placement_of
@@ -160,13 +161,14 @@ class Interop(Writing):
         if not is_addressable(self.device):
             return None
         realize(self._bottom)
-        bottom = self._bottom
-        if bottom.op is not Ops.BUFFER or not storage.buffer_of(bottom).fixed:
-            self._store()
-            realize(self._bottom)
-        node = self._value
-        view = _layout(node)
-        return None if view is None else _lent(storage.buffer_of(node.base), view)
+        with turns.together(), keeping.now:  # another thread's write may give it other memory
+            bottom = self._bottom
+            if bottom.op is not Ops.BUFFER or not storage.buffer_of(bottom).fixed:
+                self._store()
+                realize(self._bottom)
+            node = self._value
+            view = _layout(node)
+            return None if view is None else _lent(storage.buffer_of(node.base), view)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's numbers: (1, 0) is the host's memory."""
@@ -302,13 +304,14 @@ class Interop(Writing):
         place = Device.canonicalize(device or device_at(array.address))
         if 0 in array.shape:
             return cls.zeros(array.shape, dtype=array.dtype, device=place)
-        node = None if copy else _adopted(array, owner, fixed, place)
-        if node is not None:
-            made = cls._wrap(node)
-            if (family := storage.family_of(node.base)) is not None:
-                made._enter(family)
-            storage.join(node.base, made._family)
-            return made
+        with turns.together(), keeping.now:  # of what another thread brings it is a view
+            node = None if copy else _adopted(array, owner, fixed, place)
+            if node is not None:
+                made = cls._wrap(node)
+                if (family := storage.family_of(node.base)) is not None:
+                    made._enter(family)
+                storage.join(node.base, made._family)
+                return made
         if copy is False:
             raise BufferError(
                 f"{operation}: shape {array.shape} with strides {array.strides} at "

@@ -93,6 +93,8 @@ class During(contextlib.ContextDecorator):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        setattr(recording, self.name, self.before.pop())
+        # first, and without a call: Ctrl-C may come at the next
+        recording.__dict__[self.name] = self.before[-1]
+        self.before.pop()
         if self.owner is not None:
             training.leave(self.owner)

@@ -23,7 +23,7 @@ from tinygrad.backends.cpu.pages import HUGE_PAGE, PAGE, Pages, view_bytes
 from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.base.errors import ArgumentError, OutOfMemory
 from tinygrad.base.helpers import free_memory, round_up
-from tinygrad.base.locks import ForkSafeLock
+from tinygrad.base.locks import ForkSafeLock, if_free
 from tinygrad.base.settings import SETTINGS
 
 SLAB = 16 << 20  # bytes of addresses; blocks shorter than a huge page are cut from such
@@ -93,11 +93,8 @@ class HostMemory:
         """Take back a block. May be called by a finalizer at any moment, so it never waits. A small
         one, which is kept in any case, is sorted in when the next is wanted."""
         self._returned.append(handle)
-        if nbytes > SMALL and self._lock.now.acquire(blocking=False):
-            try:
-                self._sort_returned()
-            finally:
-                self._lock.now.release()
+        if nbytes > SMALL:
+            if_free(self._lock.now, self._sort_returned)
 
     def trim(self, limit: int = 0) -> None:
         """Give freed large blocks back to the system until at most `limit` bytes are kept."""
@@ -108,8 +105,8 @@ class HostMemory:
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         source = memoryview(data).cast("B")
         if source.nbytes:
-            readers.append(None)
             try:
+                readers.append(None)
                 view_bytes(handle + offset, source.nbytes)[:] = source
             finally:
                 readers.pop()
@@ -199,7 +196,7 @@ class HostMemory:
             self._give_back(limit)
 
     def _give_back(self, limit: int) -> None:
-        while self.kept > limit:
+        while self.kept > limit and self._oldest:
             handle, size = self._oldest.popitem(last=False)
             if size < HUGE_PAGE:  # its place in the slab stays
                 self._pages[handle].forget(handle, size)
@@ -207,3 +204,5 @@ class HostMemory:
                 self._large[size].remove(handle)
                 self._pages.pop(handle).close()
             self.kept -= size
+        if not self._oldest:
+            self.kept = 0  # a Ctrl-C came while one was counted

@@ -118,8 +118,8 @@ class CPUSegment:
         queue = self.queue
         with queue.lock.now:
             scratch = queue.scratch_address(self.scratch) if self.scratch else 0
-            readers.append(None)
             try:
+                readers.append(None)
                 pool = queue.pool.borrow(queue.lock, self.scratch) if self.shares else 0
                 self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
                 if timed or self.is_long:

@@ -19,6 +19,7 @@ from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.errors import DeviceError, FileError, OutOfMemory
 from tinygrad.base.later import later
+from tinygrad.base.locks import ForkSafeLock
 
 tempfile = later("tempfile")
 
@@ -34,6 +35,7 @@ class DiskFile:
 
     _known: ClassVar[weakref.WeakValueDictionary[tuple[int, int], DiskFile]]
     _known = weakref.WeakValueDictionary()
+    _opening: ClassVar[ForkSafeLock] = ForkSafeLock()
 
     def __init__(self, path: str, handle: int, writable: bool) -> None:
         self.path, self.handle, self.writable = path, handle, writable
@@ -64,13 +66,14 @@ class DiskFile:
         except OSError as error:
             raise FileError(f"file {path!r} can't be opened: {error.strerror}") from error
         facts = os.fstat(handle)
-        known = DiskFile._known.get((facts.st_dev, facts.st_ino))
-        if known is not None and (known.writable or not writable):
-            os.close(handle)
-            made = known
-        else:
-            made = DiskFile(path, handle, writable)
-            DiskFile._known[facts.st_dev, facts.st_ino] = made
+        with DiskFile._opening.now:
+            known = DiskFile._known.get((facts.st_dev, facts.st_ino))
+            if known is not None and (known.writable or not writable):
+                os.close(handle)
+                made = known
+            else:
+                made = DiskFile(path, handle, writable)
+                DiskFile._known[facts.st_dev, facts.st_ino] = made
         if nbytes and not facts.st_size:
             made._change("make", os.truncate, handle if made is not known else made.handle, nbytes)
         elif nbytes and facts.st_size < nbytes:
