@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1075,
     "transforms": 430,
     "schedule": 3925,
-    "loops": 5990,
+    "loops": 5995,
     "codegen": 5820,
     "backends/*": 2975,
     "engine": 5910,
-    "tensor/*": 7710,
+    "tensor/*": 7720,
 }
-CORE_BUDGET = 36_680  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_690  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
