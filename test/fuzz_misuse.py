@@ -24,6 +24,7 @@ import numpy as np
 import tinygrad
 from tinygrad import Tensor, data, nn
 from tinygrad.base.errors import TinygradError
+from tinygrad.engine.holders import Holder
 
 PACKAGE = str(Path(tinygrad.__file__).parent)
 
@@ -65,7 +66,8 @@ TENSOR_WORDS = "Tensor Self"
 LEFT = {  # what talks to the world, ends or measures something, or is a class to inherit from
     *("from_url", "from_blob", "from_dlpack", "kernelize", "explain", "train", "manual_seed"),
     *("schedule", "schedule_linear", "schedule_with_vars", "shard", "shard_", "to", "to_"),
-    *("held", "spell", "hold", "of", "alike", "with_node", "copy_out"),
+    *("held", "spell", "with_node"),
+    *(name for name, of in vars(Holder).items() if getattr(of, "__isabstractmethod__", False)),
     *("Checkpoint", "Optimizer", "Scheduler", "Dataset", "FetchError", "fetch", "TextLines"),
     "collate",
 }

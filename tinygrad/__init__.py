@@ -28,8 +28,8 @@ from tinygrad.uop.text import rendered, shown
 if TYPE_CHECKING:
     from tinygrad import nn
     from tinygrad.data.download import fetch
-    from tinygrad.engine.explain import explain
     from tinygrad.nn.function import function
+    from tinygrad.viz.explain import explain
     from tinygrad.viz.explorer import explore
 
 rules = later("tinygrad.simplify.rules")
@@ -73,7 +73,7 @@ _WHEN_NAMED = {
     "fft": ("tinygrad.fft", None),
     "fetch": ("tinygrad.data.download", "fetch"),
     "function": ("tinygrad.nn.function", "function"),
-    "explain": ("tinygrad.engine.explain", "explain"),
+    "explain": ("tinygrad.viz.explain", "explain"),
     "explore": ("tinygrad.viz.explorer", "explore"),
 }
 

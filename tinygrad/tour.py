@@ -20,7 +20,6 @@ from tinygrad.base.settings import Context
 from tinygrad.base.target import ORDINARY, Target
 from tinygrad.codegen.pipeline import Lowered, lower
 from tinygrad.command import run_command
-from tinygrad.engine.explain import plan_text
 from tinygrad.engine.show import c_view, listing, plain_assembly
 from tinygrad.engine.structure import Structure, structure_of
 from tinygrad.loops.heuristic import schedule
@@ -29,6 +28,7 @@ from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
+from tinygrad.viz.explain import plan_text
 
 EXAMPLE = Target(
     device="CPU",

@@ -8,7 +8,6 @@ from devices import present
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.target import Target
 from tinygrad.codegen.bundles import shared
-from tinygrad.engine.explain import explain
 from tinygrad.engine.making import plan_of
 from tinygrad.engine.structure import structure_of
 from tinygrad.nn.optim import LAMB, SGD, Adam, AdamW, clip_grad_norm_
@@ -17,6 +16,7 @@ from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.order import Ready
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.op import Ops
+from tinygrad.viz.explain import explain
 
 SIZES = (1, 7, 64, 65, 333)
 

@@ -339,9 +339,8 @@ class _Shader(Statements):
         if new is dtypes.bool and old is not new:
             return f"(!({value}=={self.number(0, old)}))"
         found = value if self.type(old) == self.type(new) else f"{self.type(new)}({value})"
-        holds = old is dtypes.bool or dtypes.is_float(old)
-        holds = holds or dtypes.min(new) <= dtypes.min(old) and dtypes.max(old) <= dtypes.max(new)
-        return found if holds else self._cut(new, found)
+        is_whole = old is dtypes.bool or dtypes.is_float(old) or new.holds(old.min, old.max)
+        return found if is_whole else self._cut(new, found)
 
     def bitcast(self, node: UOp) -> str:
         (source,) = node.src

@@ -71,6 +71,10 @@ class DType:
     def max(self) -> ConstType:
         return dtypes.max(self)
 
+    def holds(self, low: ConstType, high: ConstType) -> bool:
+        """Whether the whole numbers from `low` to `high` lie between its least and greatest."""
+        return bool(self.min <= low and high <= self.max)
+
     def __repr__(self) -> str:
         vector = f".vec({self.count})" if self.count > 1 else ""
         return f"dtypes.{self._scalar.name}{vector}"

@@ -42,7 +42,8 @@ class Put:
         self.evaluator, self.how = evaluator, how
         self.own, self.stores = own, stores = leaves
         whole = max((len(store.offset.ranges) for store in stores), default=0)
-        self.parts = [  # the loops that each store depends on
+        # the loops that each store depends on
+        self.parts = [
             own if len(store.offset.ranges) == whole else _depended_on(own, store)
             for store in stores
         ]

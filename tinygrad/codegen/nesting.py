@@ -373,15 +373,13 @@ class NestBuilder:
 
     def _first_turn_fills(self, loop: UOp, values: Sequence[UOp]) -> bool:
         """Whether a stage is filled inside the loop, by reads that do not depend on it."""
-        found = [
-            (stage, reads)
-            for stage, reads in self._reads(values).items()
-            if self._is_ready(stage) and not self._is_done(stage)
-            if not any(loop in read.ranges for read in reads)
-        ]
-        for stage, reads in found:
-            self._check_whole(stage, loop, frozenset().union(*(read.ranges for read in reads)))
-        return bool(found)
+        is_filled = False
+        for stage, reads in self._reads(values).items():
+            around = frozenset[UOp]().union(*(read.ranges for read in reads))
+            if self._is_ready(stage) and not self._is_done(stage) and loop not in around:
+                self._check_whole(stage, loop, around)
+                is_filled = True
+        return is_filled
 
     def _check_whole(self, stage: UOp, loop: UOp, running: Iterable[UOp]) -> None:
         """The first turn must read as much of the stage as any later one."""

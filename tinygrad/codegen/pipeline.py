@@ -8,17 +8,18 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
-from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK, Store, fill_of
-from tinygrad.codegen.clipping import Arms, arms_of
+from tinygrad.codegen.clipping import arms_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import after_loops
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.interleave import interleaved
+from tinygrad.codegen.launch import ends_of, grid_of, open_tasks, run_in_arms
 from tinygrad.codegen.leaves import Leaves, Put
-from tinygrad.codegen.linear import Number, Program, as_node
+from tinygrad.codegen.linear import Program
 from tinygrad.codegen.names import kernel_name
 from tinygrad.codegen.nesting import NestBuilder
 from tinygrad.codegen.numbers.decompose import decompose
@@ -175,8 +176,8 @@ class _Lowering:
         stores += [] if arms is None else arms.whole.stores
         evaluator = self._evaluator(_written(stores))
         expansion, program = Expansion(evaluator), evaluator.program
-        grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
-        _open_tasks(expansion, tasks, grid, count)
+        grid = grid_of(count, self.target) if self.target.has_groups else (count, 1, 1)
+        open_tasks(expansion, tasks, grid, count)
         padded = kind == "fill" and not overlaps(stores[0].memory)
 
         def run(first: Leaves) -> str:
@@ -191,7 +192,7 @@ class _Lowering:
             expansion.run(nest, bodies)
             return text(nest)
 
-        lines = run(first) if arms is None else _in_arms(expansion, arms, run, first)
+        lines = run(first) if arms is None else run_in_arms(expansion, arms, run, first)
         listed = self._listed(program)
         vars(evaluator).clear()  # its parts know it: they would wait for the garbage collector
         scratch = self._scratch(listed)
@@ -204,7 +205,7 @@ class _Lowering:
             scratch,
             buffers,
             f"{kind} over {axes(first.own)}\n{lines}",
-            _ends(tasks),
+            ends_of(tasks),
         )
 
     def _evaluator(self, written: frozenset[UOp]) -> Evaluator:
@@ -234,14 +235,6 @@ class _Lowering:
         return scratch
 
 
-def _ends(tasks: list[UOp]) -> tuple[UOp, ...]:
-    """The limits that variables set, if a single loop counts the tasks."""
-    counted = [loop for loop in tasks if size_of(loop) > 1]
-    if len(counted) != 1:
-        return ()
-    return tuple(end for end in counted[0].src[1:] if not end.ranges)
-
-
 def _leaves_of(stores: Sequence[UOp]) -> Leaves:
     """STOREs that have the same loops."""
     places = [(store.src[0], store.src[1]) for store in stores]
@@ -251,83 +244,12 @@ def _leaves_of(stores: Sequence[UOp]) -> Leaves:
     )
 
 
-def _in_arms(expansion: Expansion, arms: Arms, run: Callable[[Leaves], str], masked: Leaves) -> str:
-    """Tasks within a variable's limit run without masks, those that it cuts run with masks. Lanes
-    of groups all run with masks, since they synchronise in one place."""
-    program, groups = expansion.program, expansion.evaluator.target.has_groups
-    expansion.given.update({new: expansion.given[old] for old, new in arms.renamed.items()})
-    margins = () if groups else arms.margins
-    inside, whole = (expansion.none_negative(each) for each in (arms.inside, margins))
-    if inside is not None:
-        program.open_branch(inside)
-    if groups:
-        return run(masked)
-    if whole is None:
-        return run(arms.whole)
-    with program.branch(whole):
-        lines = run(arms.whole)
-    program.open_branch(program.test(Ops.CMPEQ, whole, FALSE))
-    return f"{lines}\na task that a variable cuts:\n{run(masked)}"
-
-
-FALSE = UOp.const(dtypes.bool, False)
-
-
 def _for_target(program: list[UOp], target: Target) -> list[UOp]:
     """The program after every pass that its target needs."""
     for _, needed, function, _ in LINEAR_PASSES:
         if needed(target):
             program = function(program)
     return program
-
-
-def _grid(count: int, target: Target) -> tuple[int, int, int]:
-    """Groups along each axis for `count` tasks; the surplus is less than a row."""
-    rows = ceildiv(count, target.grid_limit[0])
-    return ceildiv(count, max(1, rows)), rows, 1
-
-
-def _group(program: Program, grid: tuple[int, int, int]) -> Number:
-    """The number of this group's task."""
-    task: Number = program.argument(Ops.SPECIAL, dtypes.index, ("gid0", grid[0]))
-    if grid[1] > 1:
-        row = program.argument(Ops.SPECIAL, dtypes.index, ("gid1", grid[1]))
-        task = program.integer(Ops.ADD, task, program.integer(Ops.MUL, row, grid[0]))
-    return task
-
-
-def _open_tasks(
-    expansion: Expansion, tasks: list[UOp], grid: tuple[int, int, int], count: int
-) -> None:
-    """The code that follows is run by each of `count` tasks, which know their turns of the loops
-    `tasks`; groups of the grid beyond do nothing."""
-    program = expansion.program
-    if count <= 1:
-        expansion.given.update(dict.fromkeys(tasks, 0))
-        return
-    has_groups = expansion.evaluator.target.has_groups
-    task = _group(program, grid) if has_groups else program.open_tasks(count)
-    expansion.given.update(_split_task(expansion, tasks, task, count))
-    if prod(grid) > count:
-        program.open_branch(program.test(Ops.CMPLT, task, count))
-
-
-def _split_task(
-    expansion: Expansion, ranges: list[UOp], task: Number, count: int
-) -> dict[UOp, Number]:
-    """The counters of the PARALLEL ranges: row-major in the number of the task."""
-    program = expansion.program
-    found: dict[UOp, Number] = {}
-    inside = count
-    for loop in ranges:
-        size = size_of(loop)
-        if size == 1:
-            found[loop] = 0
-            continue
-        outside, inside = inside, inside // size
-        value = program.divided(Ops.IDIV, as_node(task), inside)
-        found[loop] = value if outside == count else program.divided(Ops.MOD, value, size)
-    return found
 
 
 def _written(stores: list[Store]) -> frozenset[UOp]:

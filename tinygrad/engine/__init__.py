@@ -37,6 +37,6 @@ A step captured once and replayed:
     replay, layout  what was recorded as one thing to run; its temporaries in one arena
     call            the short way through a call that is like the one before
 
-For people: `explain`, `show` (DEBUG), `profile` (counters and times), `gallery` (kernels kept as
-text), `kernelize` (a graph with its kernels in it).
+For people: `show` (DEBUG), `profile` (counters and times), `gallery` (kernels kept as text),
+`kernelize` (a graph with its kernels in it).
 """

@@ -11,7 +11,7 @@ fork takes first, and would wait with it for who makes plans.)"""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -102,11 +102,13 @@ def touches_of_kernels(ast: UOp) -> Iterator[Touches]:
         sources = [n for store in kernel.src for n in (store.src[1], *store.src[0].src[1:])]
         reads = [n for n in UOp.sink(*sources).toposort() if n.op is Ops.INDEX]
         whole = [target for target in targets if _covers(target)]
-        read, written, covered = (
-            [n.src[0].arg[0] if slots is None else slots[n.src[0].arg[0]] for n in each]
-            for each in (reads, targets, whole)
-        )
-        yield read, written, covered
+        yield _slots_of(reads, slots), _slots_of(targets, slots), _slots_of(whole, slots)
+
+
+def _slots_of(accesses: Iterable[UOp], slots: Sequence[int] | None) -> list[int]:
+    """The slots of the step that a kernel accesses; `slots` has them by the kernel's own."""
+    own = [access.src[0].arg[0] for access in accesses]
+    return own if slots is None else [slots[slot] for slot in own]
 
 
 def _covers(target: UOp) -> bool:

@@ -278,16 +278,18 @@ def _packed_sums(draft: Draft) -> set[UOp]:
 
 
 def _composed(draft: Draft) -> tuple[UOp, int] | None:
+    """A loop that an operand uses only divided, beside a number at most, and the least divisor."""
     loops = {*draft.nest("store").loops, *_packed_sums(draft)}
     operands = [operand for pair in _pairs(draft) for operand in pair]
     seen = divisions({n for operand in operands for n in operand.toposort()})
-    cuts = [
-        (loop, divisor)
-        for index, divisor in seen
-        for loop in affine(index)[0]  # and a number
-        if affine(index)[0] == {loop: 1} and loop in loops and is_plain_loop(loop)
-        if divisor < size_of(loop) and size_of(loop) % divisor == 0
-    ]
+    cuts: list[tuple[UOp, int]] = []
+    for index, divisor in seen:
+        terms, _ = affine(index)
+        loop = next(iter(terms), None)
+        if loop is None or terms != {loop: 1} or loop not in loops or not is_plain_loop(loop):
+            continue
+        if divisor < size_of(loop) and size_of(loop) % divisor == 0:
+            cuts.append((loop, divisor))
     return min(cuts, key=lambda cut: (cut[1], name_of(cut[0])), default=None)
 
 

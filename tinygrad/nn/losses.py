@@ -15,6 +15,7 @@ from tinygrad.nn.function import function
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_number_from
+from tinygrad.tensor.learning import reduced
 from tinygrad.tensor.scan import scan
 from tinygrad.tensor.template import expression
 
@@ -51,10 +52,10 @@ def mse_loss(
 
 def _shared_out(who: str, x: Tensor, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if weight is None:
-        return loss._reduced(reduction)
+        return reduced(loss, reduction)
     _check_alike(f"{who}: weight", x, weight)
     loss = loss * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else loss._reduced(reduction)
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
 def huber_loss(
@@ -78,7 +79,7 @@ def huber_loss(
     if weight is not None:
         _check_alike("huber_loss: weight", x, weight)
         loss = loss * weight
-    return loss._reduced(reduction)
+    return reduced(loss, reduction)
 
 
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -106,7 +107,7 @@ def binary_cross_entropy(
     _check_alike("binary_cross_entropy", x, target)
     fits = (target >= 0) & (target <= 1)
     loss = _surprise(x, _told(target, fits, "binary_cross_entropy: a target outside 0 to 1"))
-    return _weighed("binary_cross_entropy", loss, weight)._reduced(reduction)
+    return reduced(_weighed("binary_cross_entropy", loss, weight), reduction)
 
 
 def _surprise_slopes(grad_out: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +142,7 @@ def binary_cross_entropy_with_logits(
     _check_alike("binary_cross_entropy_with_logits", x, target)
     loss = x.binary_crossentropy_logits(target, "none", pos_weight)
     _check_alike("binary_cross_entropy_with_logits", x, loss)  # of what `pos_weight` made of it
-    return _weighed("binary_cross_entropy_with_logits", loss, weight)._reduced(reduction)
+    return reduced(_weighed("binary_cross_entropy_with_logits", loss, weight), reduction)
 
 
 def _weighed(who: str, loss: Tensor, weight: Tensor | None) -> Tensor:
@@ -208,7 +209,7 @@ def cross_entropy(
         spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
         classes = x.shape[_class_axis(x)]
         total = hard * (1 - label_smoothing) + spread * (label_smoothing / max(classes, 1))
-    return total._shared_out(share) if reduction == "mean" else total._reduced(reduction)
+    return total._shared_out(share) if reduction == "mean" else reduced(total, reduction)
 
 
 def _soft_cross_entropy(
@@ -220,7 +221,7 @@ def _soft_cross_entropy(
     goal = target * (1 - smoothing) + smoothing / max(logs.shape[axis], 1)
     each = logs if weight is None else logs * logs._along(_class_axis(logs), weight)
     loss: Tensor = -(each * goal).sum(axis)
-    return loss._reduced(reduction)
+    return reduced(loss, reduction)
 
 
 def nll_loss(
@@ -274,8 +275,8 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
         logs = target.eq(0).where(1, target).log()  # 0·log 0 is 0
         loss = target * logs - target * x
     if reduction == "batchmean" and x.ndim:
-        return loss._reduced("sum") / int(x.shape[0])
-    return loss._reduced(reduction)
+        return reduced(loss, "sum") / int(x.shape[0])
+    return reduced(loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -303,7 +304,7 @@ def gaussian_nll_loss(
         spread = spread.unsqueeze(-1)
     least = spread + (spread.maximum(eps) - spread).detach()  # a gradient passes below eps, too
     loss = 0.5 * (least.log() + (x - target).square() / least)
-    return (loss + 0.5 * math.log(2 * math.pi) if full else loss)._reduced(reduction)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
 def poisson_nll_loss(
@@ -326,7 +327,7 @@ def poisson_nll_loss(
         loss = loss + (count > 1).where(
             count * count.log() - count + 0.5 * (2 * math.pi * count).log(), 0.0
         )
-    return loss._reduced(reduction)
+    return reduced(loss, reduction)
 
 
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -336,7 +337,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     np.float32(0.6931)
     """
     _check_alike("soft_margin_loss", x, target)
-    return (-(target * x)).softplus()._reduced(reduction)
+    return reduced((-(target * x)).softplus(), reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -348,7 +349,7 @@ def multilabel_soft_margin_loss(
     np.float32(0.6931)
     """
     loss = binary_cross_entropy_with_logits(x, target, weight, reduction="none")
-    return loss.mean(-1)._reduced(reduction)
+    return reduced(loss.mean(-1), reduction)
 
 
 # ---- of vectors ----------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def cosine_embedding_loss(
     _check_axes_alike("cosine_embedding_loss", x, y, target.unsqueeze(-1))
     cos = cosine_similarity(x, y, dim=x.ndim - 1)
     near, far = target.eq(1).where(1 - cos, 0), target.eq(-1).where((cos - margin).maximum(0), 0)
-    return (near + far)._reduced(reduction)
+    return reduced(near + far, reduction)
 
 
 def triplet_margin_loss(
@@ -423,7 +424,7 @@ def triplet_margin_loss(
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = far.minimum(pairwise_distance(positive, negative, p, eps))
-    return (near - far + margin).maximum(0)._reduced(reduction)
+    return reduced((near - far + margin).maximum(0), reduction)
 
 
 def margin_ranking_loss(
@@ -435,7 +436,7 @@ def margin_ranking_loss(
     2.0
     """
     _check_axes_alike("margin_ranking_loss", x, y, target)
-    return (-target * (x - y) + margin).clamp(min_=0)._reduced(reduction)
+    return reduced((-target * (x - y) + margin).clamp(min_=0), reduction)
 
 
 def hinge_embedding_loss(
@@ -448,7 +449,7 @@ def hinge_embedding_loss(
     0.5
     """
     near, far = target.eq(-1).where(0, x), target.eq(1).where(0, (margin - x).clamp(min_=0))
-    return (near + far)._reduced(reduction)
+    return reduced(near + far, reduction)
 
 
 # ---- of sequences --------------------------------------------------------------------------------
@@ -513,7 +514,7 @@ def ctc_loss(
         loss = _without_a_direction(loss, log_probs, fits, lengths)
     if reduction == "mean":
         return (loss / counts.maximum(1)).mean()
-    return loss._reduced(reduction)
+    return reduced(loss, reduction)
 
 
 def _nan_where_infinite(

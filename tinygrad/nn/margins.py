@@ -11,6 +11,7 @@ from tinygrad.nn.held import held
 from tinygrad.nn.losses import pairwise_distance
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
+from tinygrad.tensor.learning import reduced
 
 
 def multi_margin_loss(
@@ -34,7 +35,7 @@ def multi_margin_loss(
     if weight is not None:
         lacks = lacks * weight[target].unsqueeze(-1)
     others = target.unsqueeze(-1).ne(Tensor.arange(x.shape[-1], device=x.device))
-    return others.where(lacks, 0).mean(-1)._reduced(reduction)
+    return reduced(others.where(lacks, 0).mean(-1), reduction)
 
 
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -52,7 +53,7 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -
     lacks = (1 - x.gather(-1, at).unsqueeze(-1) + x.unsqueeze(-2)).maximum(0)
     counts = named.unsqueeze(-1) & is_named.unsqueeze(-2).logical_not()
     loss: Tensor = counts.where(lacks, 0).sum((-2, -1)) / x.shape[-1]
-    return loss._reduced(reduction)
+    return reduced(loss, reduction)
 
 
 def triplet_margin_with_distance_loss(
@@ -75,7 +76,7 @@ def triplet_margin_with_distance_loss(
     far = distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
-    return (distance(anchor, positive) - far + margin).maximum(0)._reduced(reduction)
+    return reduced((distance(anchor, positive) - far + margin).maximum(0), reduction)
 
 
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:

@@ -363,7 +363,7 @@ def vector_norm(
     total = ((size / scale) ** ord).sum(axes, keepdim=True)
     zero = total.eq(0)
     out = zero.where(0, zero.where(1, total) ** (1 / ord)) * scale
-    return out if keepdim else out._without(axes)
+    return out if keepdim else out.squeeze(axes)
 
 
 def matrix_norm(

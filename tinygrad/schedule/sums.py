@@ -50,9 +50,11 @@ def _planes_together(fold: UOp) -> UOp:
         return fold  # of narrow floats, which a unit multiplies
     first, second = node.src[0].src
     axes = range(len(node.shape))
-    same = next(
-        (s for s in (_unchanged_along(f, axes) for f in (first, second)) if axes[-1] in s), []
-    )
+    same: list[int] = []
+    for factor in (second, first):
+        unchanged = _unchanged_along(factor, axes)
+        if axes[-1] in unchanged:
+            same = unchanged
     plane = next((a for a in reversed(axes) if a - 1 not in same), 0)
     pixels = prod(node.shape[plane:])
     images = [a for a in same if a < plane and node.shape[a] > 1]

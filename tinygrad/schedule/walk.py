@@ -94,9 +94,10 @@ class Demands:
         self.stored_at: dict[UOp, Demand] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
         self._pending: dict[UOp, Demanded] = {}
-        self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that need
-        # the whole of a node in memory
-        self._names = map("t{:06}".format, itertools.count())  # their text has the same order
+        # kernels (of steps: their positions) that need the whole of a node in memory
+        self._readers: dict[UOp, list[Kernel | int]] = {}
+        # names of loops, whose text has the order in which they were made
+        self._names = map("t{:06}".format, itertools.count())
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._inlining = Inlining(self.order, wishes, self._pending)
         self._has_groups = bool(wishes.lanes)

@@ -29,7 +29,7 @@ def holds(wide: DType, x: UOp) -> bool:
     if dtypes.is_float(wide):
         exact = 2 ** (dtypes.finfo(wide)[1] + 1)
         return bool(-exact <= x.vmin and x.vmax <= exact)
-    return bool(dtypes.min(wide) <= x.vmin and x.vmax <= dtypes.max(wide))
+    return wide.holds(x.vmin, x.vmax)
 
 
 def _middle_not_needed(outer: UOp, inner: UOp, x: UOp) -> UOp | None:

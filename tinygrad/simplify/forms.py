@@ -93,15 +93,11 @@ def open_cast(node: UOp) -> UOp | None:
         return number(int(inner.arg))
     if inner.op is Ops.CAST:
         (source,) = inner.src
-        if not dtypes.is_int(source.dtype) or not _holds(inner, source.vmin, source.vmax):
+        if not dtypes.is_int(source.dtype) or not inner.dtype.holds(source.vmin, source.vmax):
             return None
         return source.cast(dtypes.index)
     if inner.op not in _OPENED:
         return None
     opened = UOp(inner.op, dtypes.index, tuple(s.cast(dtypes.index) for s in inner.src))
     low, high = interval_of(opened, [(s.vmin, s.vmax) for s in inner.src])
-    return opened if _holds(inner, low, high) else None
-
-
-def _holds(node: UOp, low: int, high: int) -> bool:
-    return bool(dtypes.min(node.dtype) <= low and high <= dtypes.max(node.dtype))
+    return opened if inner.dtype.holds(low, high) else None

@@ -68,13 +68,15 @@ def _settled(pattern: UPat) -> UPat:
     if not isinstance(pattern.src, (tuple, list)):
         return pattern
     src: Any = [_settled(s) for s in pattern.src]
-    if isinstance(pattern.src, tuple) or any(s.ops == (Ops.CONST,) for s in src):
-        src = tuple(
-            sorted(src, key=lambda s: s.ops == (Ops.CONST,))
-            if isinstance(pattern.src, list)
-            else src
-        )
+    if isinstance(pattern.src, tuple):
+        src = tuple(src)
+    elif any(map(_is_constant, src)):
+        src = tuple(sorted(src, key=_is_constant))
     return UPat(pattern.ops, pattern.dtypes, src, pattern.arg, pattern.name, pattern.more)
+
+
+def _is_constant(pattern: UPat) -> bool:
+    return pattern.ops == (Ops.CONST,)
 
 
 # ---- tensors: constants are broadcast ------------------------------------------------------------
@@ -168,14 +170,15 @@ def simplest(node: UOp) -> UOp:
         return node
     found: dict[UOp, UOp] = {}
     for each in simplify_index(node.cast(dtypes.index)).toposort():
-        is_leaf = each.dtype is not dtypes.index or each.op is Ops.CAST
-        made = each.src[0] if each.op is Ops.CAST else each
-        if not is_leaf:
-            made = UOp(each.op, node.dtype, tuple(found[s] for s in each.src), each.arg)
-            low, high = dtypes.min(node.dtype), dtypes.max(node.dtype)
-            if not low <= each.vmin <= each.vmax <= high:
-                return node
-        found[each] = made
+        if each.op is Ops.CAST:
+            found[each] = each.src[0]
+        elif each.dtype is not dtypes.index:
+            found[each] = each
+        elif node.dtype.holds(each.vmin, each.vmax):
+            found[each] = UOp(each.op, node.dtype, tuple(found[s] for s in each.src), each.arg)
+        else:
+            return node
+    made = found[each]
     return made if made.dtype is node.dtype else node
 
 

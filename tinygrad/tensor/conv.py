@@ -287,11 +287,14 @@ class Conv(Indexing):
         pads = self._pool_pads(kernel, step, dilation, padding, ceil_mode)
         windows = _sliding(0, kernel, step, dilation, pads)
         if not return_indices and _is_less_apart(windows):
-            x, axes = self, range(count)
-            for axis, *sizes, before, after in windows:
-                taps, every, gap = ([n if a == axis else 1 for a in axes] for n in sizes)
-                around = [(before, after) if a == axis else (0, 0) for a in axes]
-                x = x.max_pool2d(taps, every, gap, around)
+            x = self
+            for axis, taps, every, gap, before, after in windows:
+                x = x.max_pool2d(
+                    _along_one(axis, count, taps, 1),
+                    _along_one(axis, count, every, 1),
+                    _along_one(axis, count, gap, 1),
+                    _along_one(axis, count, (before, after), (0, 0)),
+                )
             return x
         around = [(0, 0)] * (self.ndim - count) + pads
         none = [(0, 0)] * count
@@ -349,6 +352,11 @@ def _sliding(
     )
     rows = zip(itertools.count(first), kernel, steps, gaps, pads, strict=False)
     return tuple((axis, taps, step, gap, *pair) for axis, taps, step, gap, pair in rows)
+
+
+def _along_one(axis: int, count: int, value: Any, others: Any) -> list[Any]:
+    """For each of `count` axes `others`, for one of them `value`."""
+    return [value if each == axis else others for each in range(count)]
 
 
 def _is_less_apart(windows: Sequence[Window]) -> bool:

@@ -156,8 +156,7 @@ def least_type(values: list[Any]) -> DType:
     if all(issubclass(kind, bool) for kind in kinds):
         return dtypes.bool
     ints = [v for v in values if not isinstance(v, bool)]
-    low, high = dtypes.min(dtypes.default_int), dtypes.max(dtypes.default_int)
-    fits = low <= min(ints) and max(ints) <= high
+    fits = dtypes.default_int.holds(min(ints), max(ints))
     return dtypes.default_int if fits else dtypes.int64
 
 

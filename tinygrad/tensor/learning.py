@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -12,18 +12,23 @@ from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
 from tinygrad.tensor.template import expression, expressions
 
+Loss = TypeVar("Loss", bound=Random)
+
+
+def reduced(loss: Loss, reduction: str) -> Loss:
+    """The mean of a loss, its sum, or ("none") the loss of each sample; ArgumentError for another
+    word."""
+    check_choice("a loss", "reduction", reduction, ("mean", "sum", "none"))
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
 
 @expressions
 class Learning(Random):
     """Losses return one number unless reduction="none"."""
 
     __slots__ = ()
-
-    def _reduced(self, reduction: str) -> Self:
-        check_choice("a loss", "reduction", reduction, ("mean", "sum", "none"))
-        if reduction == "none":
-            return self
-        return self.mean() if reduction == "mean" else self.sum()
 
     def _shared_out(self, shares: Self) -> Self:
         """The mean where each counts by its share: of nothing NaN, which no gradient goes on to."""
@@ -39,7 +44,7 @@ class Learning(Random):
         np.float32(0.6931)
         """
         loss = -Y * self.log() - (1 - Y) * (1 - self).log()
-        return loss._reduced(reduction)
+        return reduced(loss, reduction)
 
     @expression
     def binary_crossentropy_logits(
@@ -55,7 +60,7 @@ class Learning(Random):
         """
         yes = Y if pos_weight is None else Y * pos_weight
         loss = yes * (-self).softplus() + (1 - Y) * self.softplus()
-        return loss._reduced(reduction)
+        return reduced(loss, reduction)
 
     @expression
     def sparse_categorical_crossentropy(
@@ -78,7 +83,7 @@ class Learning(Random):
         own = self._log_chance(Y, Y.ndim, label_smoothing, name, ignore_index)
         loss = -counts.where(own, 0)
         if reduction != "mean":
-            return loss._reduced(reduction)
+            return reduced(loss, reduction)
         return loss._shared_out(counts)
 
     @expression
@@ -98,7 +103,7 @@ class Learning(Random):
         axis = 0 if self.ndim == 1 else 1
         if Y.ndim < self.ndim:
             own = self._log_chance(Y, axis, label_smoothing, "cross_entropy")
-            return (-own)._reduced(reduction)
+            return reduced(-own, reduction)
         if Y.shape != self.shape:
             raise ShapeError(
                 f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class "
@@ -106,7 +111,7 @@ class Learning(Random):
             )
         even = label_smoothing / self.shape[axis] if label_smoothing else 0
         goal = Y * (1 - label_smoothing) + even if label_smoothing else Y
-        return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
+        return reduced(-(self.log_softmax(axis) * goal).sum(axis), reduction)
 
     @expression
     def nll_loss(
@@ -133,7 +138,7 @@ class Learning(Random):
         if ignore_index is not None:
             factor = Y.ne(ignore_index).where(factor, 0)
         loss = -(own * factor)
-        return loss._shared_out(factor) if reduction == "mean" else loss._reduced(reduction)
+        return loss._shared_out(factor) if reduction == "mean" else reduced(loss, reduction)
 
     def _at_class(
         self, classes: Self, axis: int, operation: str, ignored: int | None = None

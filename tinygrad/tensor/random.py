@@ -203,7 +203,7 @@ class Random(Order):
         low, high = number_of(low), number_of(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
-        if low < dtypes.min(kind) or high - 1 > dtypes.max(kind):
+        if not kind.holds(low, high - 1):
             raise ArgumentError(
                 f"randint: from {low} to {high} as {kind!r}, which holds {dtypes.min(kind)} to "
                 f"{dtypes.max(kind)}; give dtype= for more"

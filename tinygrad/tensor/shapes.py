@@ -90,9 +90,8 @@ def broadcast_shape(operation: str, *shapes: Shape) -> Shape:
 def holds(dtype: DType, number: Any) -> bool:
     """Whether a number can be one of `dtype`: a float that becomes a whole one loses its fraction,
     no more."""
-    if not dtypes.is_int(dtype) or not isinstance(number, (int, float)):
-        return True
-    return bool(dtypes.min(dtype) <= number <= dtypes.max(dtype))
+    is_exact = dtypes.is_int(dtype) and isinstance(number, (int, float))
+    return not is_exact or dtype.holds(number, number)
 
 
 def check_number(operation: str, number: Any, dtype: DType) -> None:

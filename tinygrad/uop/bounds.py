@@ -77,8 +77,7 @@ def _cast(node: UOp, s: list[Interval]) -> Interval | None:
         return None
     if node.dtype is dtypes.bool:
         return not low <= 0 <= high, not low == high == 0
-    fits = dtypes.min(node.dtype) <= low and high <= dtypes.max(node.dtype)
-    return (int(low), int(high)) if fits else None
+    return (int(low), int(high)) if node.dtype.holds(low, high) else None
 
 
 def _shift_right(node: UOp, s: list[Interval]) -> Interval | None:

@@ -27,8 +27,8 @@ from tinygrad.uop.services import services
 
 T = TypeVar("T")
 _UNSET: Any = object()
-_MOVEMENT, _CONST, _DETACH = GroupOp.Movement, Ops.CONST, Ops.DETACH
 # asked for each node: an enum's members are slow
+_MOVEMENT, _CONST, _DETACH = GroupOp.Movement, Ops.CONST, Ops.DETACH
 
 
 class UOp(Questions):
@@ -383,9 +383,9 @@ class UOp(Questions):
     def running(self, monoid: str, axis: int) -> UOp:
         """The inclusive scan along `axis`: each element is the reduction of all elements up to
         it."""
-        return (
-            self if self.shape[axis] == 1 else UOp(Ops.RUNNING, self.dtype, (self,), (monoid, axis))
-        )
+        if self.shape[axis] == 1:
+            return self
+        return UOp(Ops.RUNNING, self.dtype, (self,), (monoid, axis))
 
     def reduce(self, monoid: str, *ranges: UOp) -> UOp:
         return UOp(Ops.REDUCE, self.dtype, (self, *ranges), monoid) if ranges else self

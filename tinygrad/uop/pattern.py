@@ -12,12 +12,14 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tinygrad.base.dtype import DType
 from tinygrad.uop.build import Arithmetic
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
+
+T = TypeVar("T")
 
 
 class UPat(Arithmetic):
@@ -39,10 +41,7 @@ class UPat(Arithmetic):
         allow_any_len: bool = False,
         alternatives: tuple[UPat, ...] = (),
     ) -> None:
-        self.ops = None if op is None else (op,) if isinstance(op, Ops) else tuple(op)
-        self.dtypes = (
-            None if dtype is None else (dtype,) if isinstance(dtype, DType) else tuple(dtype)
-        )
+        self.ops, self.dtypes = _several(op, Ops), _several(dtype, DType)
         self.src, self.arg, self.name, self.more = src, arg, name, allow_any_len
         self.alternatives = alternatives
 
@@ -113,6 +112,13 @@ class UPat(Arithmetic):
     def is_literal(self) -> bool:
         """Whether this is a certain constant."""
         return self.ops == (Ops.CONST,) and self.name is None
+
+
+def _several(given: T | Iterable[T] | None, kind: type[T]) -> tuple[T, ...] | None:
+    """One, or several, as a tuple; None as it is."""
+    if given is None:
+        return None
+    return (given,) if isinstance(given, kind) else tuple(given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

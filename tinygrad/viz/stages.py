@@ -13,7 +13,6 @@ from typing import Any
 from tinygrad.base.helpers import plural
 from tinygrad.codegen.names import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
-from tinygrad.engine.explain import plan_text
 from tinygrad.engine.making import plan_of
 from tinygrad.engine.recipes import kernel_id, lower_kernel
 from tinygrad.engine.show import c_view, listing, plain_assembly
@@ -27,6 +26,7 @@ from tinygrad.uop.op import Ops
 from tinygrad.uop.rewrite import listeners
 from tinygrad.uop.text import tree
 from tinygrad.viz.drawing import svg
+from tinygrad.viz.explain import plan_text
 from tinygrad.viz.formula import difference
 
 Json = dict[str, Any]

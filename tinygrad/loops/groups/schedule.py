@@ -8,6 +8,7 @@ shared memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from math import isqrt
@@ -216,6 +217,11 @@ def _flat(draft: Draft, nest: Nest) -> None:
     draft.give("PARALLEL", (n for n in names(nest.loops) if n not in taken))
 
 
+def _contiguous(read: UOp, loops: Sequence[UOp]) -> UOp | None:
+    """The first of these loops along which a read is contiguous."""
+    return next((loop for loop in loops if step(read, loop) == 1), None)
+
+
 def _through_squares(draft: Draft, nest: Nest) -> bool:
     """For reads across memory, as in a transposition: squares are copied to shared memory, by lanes
     along memory, and read from there by lanes along the result."""
@@ -223,8 +229,8 @@ def _through_squares(draft: Draft, nest: Nest) -> bool:
         return False
     last = nest.loops[-1]
     across = [x for x in reads_of(draft.nodes) if reach([x], last) > SECTOR and last in x.ranges]
-    found = {next((r for r in nest.loops[:-1] if step(x, r) == 1), None) for x in across}
-    other = found.pop() if len(found) == 1 else None
+    along = {_contiguous(x, nest.loops[:-1]) for x in across}
+    other = along.pop() if len(along) == 1 else None
     if other is None or min(map(size_of, (other, last))) < TURNED_LANES or other.src[1:]:
         return False
     square = TURNED_LANES * (TURNED_LANES + 1)

@@ -27,7 +27,8 @@ def border_outside(draft: Draft, nest: Nest) -> bool:
     draft.do("trim", counted(nest))
     ends = [end for each in ENDS for end in ends_of(draft.kernel, each).items()]
     draft.back_to(before)
-    cut, around = {loop for loop, _ in ends}, {n for _, (terms, *_) in ends for n, _ in terms}
+    cut = {loop for loop, _ in ends}
+    around = {name for _, (terms, *_) in ends for name, _ in terms}
     owns = [names(own_ranges(n)) for n in draft.sums]
     if not cut or any(own[-1] in cut for own in owns):
         return False
@@ -42,7 +43,8 @@ def border_outside(draft: Draft, nest: Nest) -> bool:
             draft.do("role", own[-1], "UNROLL")
     free = [n for n in counted(nest) if n not in around]
     phases = turns(r for r in nest.loops if role_of(r) == "UNROLL")
-    count = min(COPIES, draft.target.registers // 2 // phases)  # half of the registers hold sums
+    # half of the registers hold sums
+    count = min(COPIES, draft.target.registers // 2 // phases)
     if free and count > 1 and not (phases > 1 and size_of(nest.loops[-1]) < draft.lanes):
         copies = draft.split(free[-1], count, free[-1] + "u", "LOOP", "UNROLL")
         draft.innermost(nest.name, (copies, name_of(nest.loops[-1])))

@@ -5,7 +5,6 @@ accumulators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil, gcd, lcm
 
 from tinygrad.base.dtype import dtypes
@@ -13,7 +12,6 @@ from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.draft import COPIES, Draft, Nest, names
 from tinygrad.loops.layout import (
-    LINE,
     LONGEST_STEP,
     divisions,
     is_plain_loop,
@@ -25,11 +23,19 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.operands import owners_of
-from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
+from tinygrad.loops.vectors.runs import (
+    are_squares,
+    come_from_memory,
+    lay_runs_side_by_side,
+    read_by,
+    split_into_runs,
+    stage_one_by_one,
+    take_rows_together,
+    vectors_in_flight,
+)
 from tinygrad.loops.vectors.short_rows import (
     is_one_vector,
     lanes_pay,
@@ -40,7 +46,6 @@ from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
     MANY_TASKS,
-    TASKS,
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
@@ -50,13 +55,6 @@ from tinygrad.loops.vectors.tasks import (
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
-
-RUNS = 4
-"""Runs of memory that a core reads in parallel."""
-
-ROWS_IN_RUNS = 8
-"""Rows that a core reads in parallel if several are interleaved in one run: enough sums to hide the
-latency of an instruction."""
 
 WINDOW = 320
 """Operations that a core can execute out of order: the turns of a longer body overlap by
@@ -100,15 +98,15 @@ def stream(draft: Draft, nest: Nest) -> None:
     nest, reductions = draft.nest(nest.name), sums_of(draft.inline(draft.nest(nest.name).values))
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
     if across is None or rows:
-        squares = _are_squares(draft, rows, last)
-        copies = 1 if squares else _vectors_in_flight(draft, rows, last, across)
+        squares = are_squares(draft, rows, last)
+        copies = 1 if squares else vectors_in_flight(draft, rows, last, across)
         along = None if reduced_by_vectors(draft.inner_stages, last) else last
         for reduction in sorted(reductions, key=lambda r: is_word(draft, r)):
             spread_reduction(draft, reduction, along, copies, always=bool(rows))
     if rows and squares:
         draft.split(name_of(last), draft.lanes, name_of(last) + "u", "LOOP", "UNROLL")
     elif rows:
-        _share_rows(draft, rows, last)
+        take_rows_together(draft, rows, last)
     elif across is not None:
         _transpose(draft, nest, last, across)
     elif nest.is_top and _columns(draft, nest, reductions):
@@ -196,15 +194,12 @@ def _places(draft: Draft, loop: UOp) -> list[UOp]:
 def _make_tasks(draft: Draft, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
     """Makes tasks of the outer loops, and of the last one if that doesn't repeat work."""
     last = name_of(nest.loops[-1])
-    far = bool(rows) and _from_memory(draft, rows, nest.loops[-1])
+    far = bool(rows) and come_from_memory(draft, rows, nest.loops[-1])
     multiple, side_by_side = 1, list[str]()
-    are_squares = draft.loops.get(last) is not nest.loops[-1]  # a turn has as many rows as lanes
-    if far and not are_squares and _in_runs(rows, nest.loops[-1]):
-        turning = _taking_turns(nest, rows)
-        side_by_side = [last, *names(turning)]
-        count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
-        multiple = _rows_of_a_task(_sums_of_rows(draft), nest.loops[-1], count)
-        last = draft.split(last, size_of(nest.loops[-1]) // count, last + "r")
+    # in squares a turn has as many rows as a vector has lanes
+    are_in_squares = draft.loops.get(last) is not nest.loops[-1]
+    if far and not are_in_squares:
+        last, side_by_side, multiple = split_into_runs(draft, nest, rows)
     outer = [n for n in outer if n not in side_by_side]
     parallelise(draft, _task_loops(draft, nest, outer, last, bool(rows)), multiple)
     if rows and nest.name == "store":
@@ -212,10 +207,13 @@ def _make_tasks(draft: Draft, nest: Nest, outer: list[str], rows: list[UOp]) -> 
     if rows and not far:
         ask_ahead(draft, nest.name)
     elif rows:
-        sums = _one_by_one(draft, side_by_side)
+        sums = stage_one_by_one(draft, side_by_side)
+        if sums:  # vectors compute the results of these
+            store = draft.nest("store")
+            _along(draft, store, store.loops[-1])
         if side_by_side:
             inside = {name: [f"{name}.{loop}" for loop in side_by_side] for name in sums}
-            _runs_side_by_side(draft, inside or {nest.name: side_by_side})
+            lay_runs_side_by_side(draft, inside or {nest.name: side_by_side})
 
 
 def _task_loops(draft: Draft, nest: Nest, outer: list[str], last: str, are_rows: bool) -> list[str]:
@@ -243,41 +241,6 @@ def _those_that_share_together(draft: Draft) -> None:
     inside = [r for r in nest.loops if r not in tasks]
     tasks.sort(key=lambda r: r not in largest.ranges)
     draft.do("order", "store", names([*tasks, *inside]))
-
-
-def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
-    """Loops over rows of the largest matrix that are interleaved, piece by piece: together they are
-    one run of memory."""
-    last, within = nest.loops[-1], [r for row in rows for r in own_ranges(row)]
-    read = max(_apart(rows, last), key=lambda n: turns(n.ranges) * n.dtype.itemsize)
-    piece = max((step(read, r) or 0 for r in within if r in read.ranges), default=0)
-    found = [r for r in nest.loops[:-1] if is_plain_loop(r) and 0 < (step(read, r) or 0) < piece]
-    return found if 2 * turns(found) <= ROWS_IN_RUNS else []
-
-
-def _sums_of_rows(draft: Draft) -> list[UOp]:
-    """The sums that are direct values of the stores, one for each element."""
-    nest = draft.nest("store")
-    return [n for n in sums_of(draft.below(nest.values)) if n.ranges == frozenset(nest.loops)]
-
-
-def _one_by_one(draft: Draft, side_by_side: list[str]) -> list[str]:
-    """For sums over the rows of several matrices: each sum is staged for all rows of a task in
-    turn, unless one depends on another and reads the row again. Results are then computed by
-    vectors. Returns the stages' names."""
-    rows = draft.nest("store").loops[-1]
-    sums = _sums_of_rows(draft)
-    loops = [name_of(own_ranges(n)[0]) for n in sums]
-    together = len({*loops}) < len(loops)
-    again = any(one is not other and one in other.toposort() for one in sums for other in sums)
-    if role_of(rows) != "LOOP" or draft.stages or len(sums) < 2 or together or again:
-        return []
-    over = dict.fromkeys((*side_by_side, name_of(rows)))
-    for first in loops:
-        (one,) = owners_of(draft.kernel, draft.loops[first])
-        draft.stage(one, over, "sums", "LOCAL")
-    _along(draft, draft.nest("store"), rows)
-    return [*draft.stages]
 
 
 def ask_ahead(draft: Draft, nest: str) -> None:
@@ -393,69 +356,11 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
     return True
 
 
-def _from_memory(draft: Draft, rows: list[UOp], last: UOp) -> bool:
-    """Whether what differs between the rows of these sums is too large for the near caches, or may
-    not be there since other kernels run in between."""
-    nbytes = sum(turns(n.ranges) * n.dtype.itemsize for n in _apart(rows, last))
-    return 4 * nbytes > draft.target.cache_l2
-
-
-def _apart(rows: list[UOp], last: UOp) -> list[UOp]:
-    """The reads from memory that differ between the rows of these sums."""
-    return [n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM]
-
-
-def _in_runs(rows: list[UOp], last: UOp) -> bool:
-    """Whether rows from memory are read as `RUNS` parallel runs: if there are enough rows, and they
-    share an operand."""
-    size = size_of(last) if is_plain_loop(last) else 0
-    return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
-
-
-def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
-    """The least number of rows of each run in a task. If it reads several matrices in turn
-    (`_one_by_one`), enough for each of them to be a run."""
-    return 1 if len(sums) < 2 else max(1, size_of(last) // (runs * TASKS))
-
-
-def _vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp | None) -> int:
-    """How many vectors of a row are summed side by side. If several rows come from memory side by
-    side (`_runs_side_by_side`), a line of each; if one alone does, as many as of all of them."""
-    if across is None or not _from_memory(draft, rows, last):
-        return COPIES
-    if not _in_runs(rows, last):
-        return 2 * COPIES
-    if vector_unit(draft, across) is not None:
-        return 1
-    return max(1, LINE // (draft.lanes * min(n.dtype.itemsize for n in _apart(rows, last))))
-
-
-def _share(rows: list[UOp], last: UOp) -> bool:
-    """Whether these sums read anything again for each row."""
-    loops = {r for row in rows for r in own_ranges(row)}
-    return any(last not in n.ranges and n.ranges & loops for n in _reads(rows))
-
-
-def _runs_side_by_side(draft: Draft, runs: Mapping[str, list[str]]) -> None:
-    """Reads rows from memory as a few parallel runs, each as long as possible. What all rows share
-    is loaded once for all of them, so that most loads in flight come from memory; and a core's
-    prefetcher follows runs that continue from task to task. It would see adjacent rows as one run
-    that is read in the wrong order, unless they are interleaved. `runs`: the loops over them in
-    each nest."""
-    for nest, loops in runs.items():
-        draft.innermost(nest, loops)
-        draft.give("UNROLL", loops)
-
-
-def _reads(rows: list[UOp]) -> dict[UOp, None]:
-    return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
-
-
 def _lay_columns_along(draft: Draft, nest: Nest, sums: list[UOp]) -> bool:
     """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
     rows of it read them. Whether there are any."""
     for each in sums:
-        own, reads = own_ranges(each), _reads([each])
+        own, reads = own_ranges(each), read_by([each])
         steps = {read: step(read, own[-1]) for read in reads if own[-1] in read.ranges}
         if 1 not in steps.values():
             continue
@@ -467,25 +372,6 @@ def _lay_columns_along(draft: Draft, nest: Nest, sums: list[UOp]) -> bool:
                 stream(draft, draft.nest(draft.stage(read, names(loops), "turned", "GLOBAL")))
                 return True
     return False
-
-
-def _share_rows(draft: Draft, rows: list[UOp], last: UOp) -> None:
-    """The vector runs along the reduced row; rows that share the other operand are computed
-    together."""
-    in_cache = not _from_memory(draft, rows, last)
-    if in_cache and size_of(last) >= COPIES and _share(rows, last):
-        name = name_of(last)
-        draft.split(name, COPIES, name + "u", "LOOP", "UNROLL")
-
-
-def _are_squares(draft: Draft, rows: list[UOp], last: UOp) -> bool:
-    """Whether rows of these sums also take in columns of a buffer, which are adjacent: as many rows
-    as a vector has lanes are then summed together, and squares transposed in registers."""
-    return draft.fills_vectors(last) and any(
-        step(n, last) == 1 and (step(n, own_ranges(row)[-1]) or 0) > LONGEST_STEP
-        for row in rows
-        for n in _apart([row], last)
-    )
 
 
 def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
@@ -514,13 +400,11 @@ def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
         draft.innermost(nest.name, (n, c, block, vector))
         return
     staged = _is_long(draft, nest, last) and all(r.ranges <= {*nest.loops} for r in apart)
-    block, other = (  # a stage has room for whole pieces
-        draft.split(name, min(most, round_up(size_of(loop), lanes)), name + "i")
-        for name, loop, most in (
-            (n, last, COPIES * lanes),
-            (c, across, lanes if staged else COPIES * lanes),
-        )
-    )
+    # a stage has room for whole pieces
+    width = min(COPIES * lanes, round_up(size_of(last), lanes))
+    height = min(lanes if staged else COPIES * lanes, round_up(size_of(across), lanes))
+    block = draft.split(n, width, n + "i")
+    other = draft.split(c, height, c + "i")
     if staged:
         draft.innermost(nest.name, (n, c, other, block))
         while apart := _read_across(draft, nest.name, draft.loops[block], draft.loops[other]):
