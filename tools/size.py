@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1075,
     "transforms": 430,
     "schedule": 3925,
-    "loops": 5935,
+    "loops": 5940,
     "codegen": 5805,
     "backends/*": 2975,
     "engine": 5970,
     "tensor/*": 7685,
 }
-CORE_BUDGET = 36_640  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_645  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3380,
+    "tensor/long_tail": 3395,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -16,6 +16,7 @@ from tinygrad.loops.layout import (
     size_of,
     steady,
     step,
+    sums_of,
 )
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.plan import Nest, Plan
@@ -64,15 +65,23 @@ def stretch_of(
 
 def unbroken(plan: Plan, nest: Nest) -> Nest:
     """Splits the nest's last loop where all accesses jump together (images side by side along it),
-    so that vectors run inside the pieces and not lane by lane across them."""
-    if not nest.loops or not is_plain_loop(nest.loops[-1]):
-        return nest
-    last = nest.loops[-1]
-    length = stretch_of(plan, last, (*nest.values, *nest.writes), _in_steps)
-    if length < plan.lanes:
-        return nest
-    plan.split(name_of(last), length, name_of(last) + "s")
+    so that vectors run inside the pieces and not lane by lane across them; and those of its sums,
+    where what a quotient chooses (a channel's weight) is one number for all of a piece."""
+    for reduction in sums_of(plan.inline(nest.values)):
+        if (
+            last := own_ranges(reduction)[-1]
+        ) in plan.loops.values():  # a sibling may have split it
+            _take_in_pieces(plan, last, reduction.src)
+    nest = plan.nest(nest.name)
+    if nest.loops:
+        _take_in_pieces(plan, nest.loops[-1], (*nest.values, *nest.writes))
     return plan.nest(nest.name)
+
+
+def _take_in_pieces(plan: Plan, loop: UOp, operands: Iterable[UOp]) -> None:
+    length = stretch_of(plan, loop, operands, _in_steps) if is_plain_loop(loop) else 0
+    if length >= plan.lanes:
+        plan.split(name_of(loop), length, name_of(loop) + "s")
 
 
 def _in_steps(access: UOp, loop: UOp) -> bool:
