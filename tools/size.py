@@ -29,11 +29,11 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1075,
     "transforms": 430,
     "schedule": 3925,
-    "loops": 5995,
+    "loops": 6000,
     "codegen": 5820,
     "backends/*": 2975,
     "engine": 5985,
-    "tensor/*": 7720,
+    "tensor/*": 7725,
 }
 CORE_BUDGET = 36_730  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3380,
+    "tensor/long_tail": 3395,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -25,6 +25,7 @@ from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
 from tinygrad.loops.trims import permitted
+from tinygrad.nn.functional import group_norm
 from tinygrad.schedule.kernels import plan
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
@@ -1172,6 +1173,21 @@ def test_a_side_that_is_packed_in_squares_lies_along_the_vectors(machine):
     made = image.conv2d(weight, stride=2, padding=1).gradient(weight, gradient=grad)[0]
     (step,) = plan(structure_of([made.uop]).sink).steps
     assert any(step[0] == "window" for step in schedule(step.ast, machine)[1])
+
+
+@pytest.mark.parametrize("machine", [kernels.NARROW, kernels.WIDE])
+@pytest.mark.parametrize("pixels", [(7, 7), (32, 32)])
+def test_a_weight_of_a_channel_is_one_number_for_all_of_its_pixels(machine, pixels):
+    """In the sums over a group's channels and pixels of the gradient of a group norm."""
+    x, grad = (Tensor.zeros(8, 64, *pixels).contiguous() for _ in range(2))
+    weight, bias = (Tensor.zeros(64).contiguous() for _ in range(2))
+    x.realize(grad, weight, bias)
+    made = group_norm(x, 8, weight, bias).gradient(x, gradient=grad)[0]
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    recipe = schedule(step.ast, machine)[1]
+    splits = [(step[1][0], step[2]) for step in recipe if step[0] == "split"]
+    assert ("k", prod(pixels)) in splits, recipe
+    assert not any(step[0] == "stage" for step in recipe)
 
 
 def test_columns_that_are_tasks_enough_are_not_taken_in_parts():

@@ -20,9 +20,10 @@ from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-BITS = 8  # of a digit: its 256 counters stay in the first cache
+# of a digit: with 8 bits a pass is faster by a tenth, but a word of 32 takes one more
+BITS = 11
 PLACE_BITS = 32  # of a word: the low ones hold the original position, those above the key
-DIGITS = (64 - PLACE_BITS) // BITS
+DIGITS = -(-(64 - PLACE_BITS) // BITS)
 LONGEST = 1 << PLACE_BITS - 1
 PIECE = 1 << 12  # places that are made at once
 LEAST = int(dtypes.min(dtypes.int64))

@@ -17,6 +17,7 @@ from tinygrad.loops.layout import (
     size_of,
     steady,
     step,
+    sums_of,
 )
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.primitives import split
@@ -64,15 +65,22 @@ def stretch_of(
 
 def unbroken(draft: Draft, nest: Nest) -> Nest:
     """Splits the nest's last loop where all accesses jump together (images side by side along it),
-    so that vectors run inside the pieces and not lane by lane across them."""
-    if not nest.loops or not is_plain_loop(nest.loops[-1]):
-        return nest
-    last = nest.loops[-1]
-    length = stretch_of(draft, last, (*nest.values, *nest.writes), _in_steps)
-    if length < draft.lanes:
-        return nest
-    draft.split(name_of(last), length, name_of(last) + "s")
+    so that vectors run inside the pieces and not lane by lane across them; and those of its sums,
+    where what a quotient chooses (a channel's weight) is one number for all of a piece."""
+    for reduction in sums_of(draft.inline(nest.values)):
+        last = own_ranges(reduction)[-1]
+        if last in draft.loops.values():  # else a sum beside it has split it
+            _take_in_pieces(draft, last, reduction.src)
+    nest = draft.nest(nest.name)
+    if nest.loops:
+        _take_in_pieces(draft, nest.loops[-1], (*nest.values, *nest.writes))
     return draft.nest(nest.name)
+
+
+def _take_in_pieces(draft: Draft, loop: UOp, operands: Iterable[UOp]) -> None:
+    length = stretch_of(draft, loop, operands, _in_steps) if is_plain_loop(loop) else 0
+    if length >= draft.lanes:
+        draft.split(name_of(loop), length, name_of(loop) + "s")
 
 
 def _in_steps(access: UOp, loop: UOp) -> bool:

@@ -16,13 +16,16 @@ from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.long_tail.statistics import Statistics
 from tinygrad.tensor.shapes import axis_of
+from tinygrad.tensor.template import small
 from tinygrad.uop.infer import most
 
 FEW_COUNTED = 1 << 18  # numbers that the host counts before kernels are asked to
 FEW_SORTED = 1 << 12  # elements that the host sorts, too
+WIDE = 4  # bytes of a number that NumPy sorts by vectors
 
 Array = np.ndarray[Any, Any]
-Distinct = tuple[Array, Callable[[], Array], Array]  # values, each element's number, counts
+Distinct = tuple[Array, Callable[[], Array], Callable[[], Array]]
+"""The values, and what tells each element's number among them, and their counts."""
 
 
 class Sets(Statistics):
@@ -118,15 +121,25 @@ class Sets(Statistics):
         if weights is not None and weights.shape != self.shape:
             raise ShapeError(f"bincount: weights {weights.shape} for {self.shape}")
         few = most(self.numel()) < FEW_COUNTED
-        seen = read(self._node if few else self.min().stack(self.max())._node, copy=False)
-        low, high = (int(seen.min()), int(seen.max())) if seen.size else (0, -1)
+        seen = read(self._node, copy=False) if few else None
+        low, high = self._ends_read() if seen is None else _ends(seen)
         if low < 0:
             raise ArgumentError(f"bincount: {low} is among the numbers; legal are numbers from 0")
-        if few and weights is None:
-            counts = np.bincount(seen.astype(np.int64, copy=False), minlength=minlength)
-            return self._tensor(counts.astype(np.int32))
+        if seen is None or weights is not None:
+            return self._summed_at(max(high + 1, minlength), weights)
+        counts = np.bincount(seen.astype(np.int64, copy=False), minlength=minlength)
+        return self._tensor(counts.astype(np.int32))
+
+    def _ends_read(self) -> tuple[int, int]:
+        compute(ends := self.aminmax())
+        low, high = (int(read(end._node, copy=False)) for end in ends)
+        return low, high
+
+    @small
+    def _summed_at(self, size: int, weights: Self | None) -> Self:
+        """The sum of the weights at each of these places below `size`, or how many there are."""
         what = self.ones_like(dtype=dtypes.int32) if weights is None else weights
-        zeros = self.zeros(max(high + 1, minlength), dtype=what.dtype, device=self.device)
+        zeros = self.zeros(size, dtype=what.dtype, device=self.device)
         return self._from(zeros._node.scatter("add", what._node, self._node), what)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:  # noqa: A002
@@ -228,13 +241,17 @@ class Sets(Statistics):
             values, inverse, counts = np.unique(x, False, True, True, axis, equal_nan=False)
             return self._found(values, inverse.reshape(-1), counts, return_inverse, return_counts)
         flat = x.reshape(-1)
-        once, numbers, many = _counted_once(flat) or self._sorted_once(flat)
-        each = numbers().reshape(x.shape) if return_inverse else None
+        once, number, count = _counted_once(flat) or self._sorted_once(flat, return_inverse)
+        each = number().reshape(x.shape) if return_inverse else None
+        many = count() if return_counts else None
         return self._found(once, each, many, return_inverse, return_counts)
 
-    def _sorted_once(self, flat: Array) -> Distinct:
-        """Of equal neighbours in order the first; `flat` are the values of this."""
-        if flat.size < FEW_SORTED:
+    def _sorted_once(self, flat: Array, has_places: bool) -> Distinct:
+        """Of equal neighbours in order the first; `flat` are the values of this. Where the elements
+        were is only known if it `has_places`: NumPy sorts values alone by vectors."""
+        if not has_places and flat.dtype.itemsize >= WIDE:
+            row, places = np.sort(flat), np.empty(0, np.intp)
+        elif flat.size < FEW_SORTED:
             places = np.argsort(flat, kind="stable")
             row = flat[places]
         else:
@@ -242,14 +259,18 @@ class Sets(Statistics):
             compute(found)
             row, places = (read(t._node, copy=False) for t in found)
         fresh = _are_fresh(row)
-        starts = np.flatnonzero(fresh)
 
         def numbers() -> Array:
             each: Array = np.empty(flat.shape, np.int32)
-            each[places] = np.cumsum(fresh, dtype=np.int32) - 1
+            each[places.astype(np.intp)] = np.cumsum(fresh, dtype=np.int32) - 1
             return each
 
-        return row[starts], numbers, np.diff(starts, append=flat.size)
+        def counts() -> Array:
+            starts = np.flatnonzero(np.append(fresh, True))
+            many = np.empty(len(starts) - 1, np.int32)
+            return np.subtract(starts[1:], starts[:-1], out=many, casting="unsafe")
+
+        return row[fresh], numbers, counts
 
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -288,6 +309,11 @@ def _read_as(x: Any) -> DType:
     return dtypes.float32 if x.dtype.fmt is None else x.dtype
 
 
+def _ends(x: Array) -> tuple[int, int]:
+    """The least and the largest number."""
+    return (int(x.min()), int(x.max())) if x.size else (0, -1)
+
+
 def _are_fresh(rows: Array) -> Array:
     """Which rows differ from the one before."""
     differ = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
@@ -310,4 +336,4 @@ def _counted_once(flat: Array) -> Distinct | None:
     def numbers() -> Array:
         return np.asarray((np.cumsum(counts > 0, dtype=np.int32) - 1)[places])
 
-    return (there + low.astype(np.int64)).astype(flat.dtype), numbers, counts[there]
+    return (there + low.astype(np.int64)).astype(flat.dtype), numbers, lambda: counts[there]
