@@ -266,8 +266,8 @@ def first(device: str) -> str:
 
 
 def build(program: Program, device: str, realize: bool = True, watch: Any = None) -> dict:
-    """The names after the lines ran on `device`; `kept(x)` realises in between. `watch(names)` is
-    asked before each line for what to call after it."""
+    """The names after the lines ran on `device`; `kept(x)` realises in between.
+    `watch(names, line)` is asked before each line for what to call after it."""
     before, Device.DEFAULT = Device.DEFAULT, first(device)
     names = {
         "Tensor": Tensor,
@@ -278,7 +278,7 @@ def build(program: Program, device: str, realize: bool = True, watch: Any = None
     }
     try:
         for line in program.lines:
-            told = watch(names) if watch else None
+            told = watch(names, line) if watch else None
             exec(line, names)
             if told:
                 told()
@@ -298,7 +298,7 @@ def is_view(x: Tensor) -> bool:
 def expected(program: Program) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each output its value, and how far each element may be off (inf: anything goes)."""
     exact, *others = judges = [Oracle(), *map(Oracle, range(SAMPLES))]
-    names = build(program, "PYTHON", realize=False, watch=lambda names: _judged(judges, names))
+    names = build(program, "PYTHON", realize=False, watch=lambda *now: _judged(judges, *now))
     nodes = {name: names[name]._node for name in program.outputs}
     values = {name: exact(node) for name, node in nodes.items()}
     room = {name: np.zeros(v.shape) for name, v in values.items()}
@@ -308,14 +308,18 @@ def expected(program: Program) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {name: (values[name], room[name]) for name in program.outputs}
 
 
-def _judged(judges: list[Oracle], names: dict) -> Callable[[], None]:
+def _judged(judges: list[Oracle], names: dict, line: str) -> Callable[[], None]:
     """Before a line: what the judges say of what is pending. A write may compute it; to be called
-    after the line, so that buffers then hold what the judges said, not what the device made."""
-    tensors = [v for k, v in names.items() if re.fullmatch(r"v\d+", k)]
-    pending = [(t, t._node.base) for t in tensors if t._node.base.op not in (Ops.BUFFER, Ops.CONST)]
+    after the line, so that buffers then hold what the judges said, not what the device made. What
+    the line itself computes, as masks do, is what it makes of each judge's values."""
+    before = dict(names)
+    tensors = {k: v for k, v in names.items() if isinstance(v, Tensor)}
+    waiting = {k: t for k, t in tensors.items() if t._node.base.op not in (Ops.BUFFER, Ops.CONST)}
+    pending = [(t, t._node.base) for t in waiting.values()]
     for judge in judges:
         for _, base in pending:
             judge(base)
+    values = {(judge, k): judge(t._node) for judge in judges[1:] for k, t in waiting.items()}
 
     def stored() -> None:
         for tensor, base in pending:
@@ -325,6 +329,18 @@ def _judged(judges: list[Oracle], names: dict) -> Callable[[], None]:
                 value = judge.done.get(base)
                 if now.op is Ops.BUFFER and value is not None and value.size == now.arg:
                     judge.done.setdefault(now, value.reshape(-1))
+        old = {tensor._node.base for tensor in tensors.values()}
+        made = {k: v._node.base for k, v in names.items() if isinstance(v, Tensor)}
+        made = {k: b for k, b in made.items() if b not in old and b.op is Ops.BUFFER}
+        for judge in judges[1:] if made and waiting else ():
+            again = before | {k: Tensor(values[judge, k]) for k in waiting}
+            exec(line, again)
+            for name, base in made.items():
+                value = again[name].numpy().reshape(-1)
+                if value.size != names[name].numel() and dtypes.is_float(base.dtype):
+                    judge.done[base] = np.full(base.arg, np.nan, value.dtype)  # anything goes
+                elif value.size == base.arg:
+                    judge.done[base] = value
 
     return stored
 

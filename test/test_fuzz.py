@@ -158,6 +158,12 @@ def test_the_judge_keeps_its_own_value_of_what_a_write_computed():
     assert (room > 0).all()  # of a product that a device made there would be none
 
 
+def test_the_judge_has_its_own_value_of_what_a_mask_computes():
+    lines = "a = given(1, (9, 9), 'float32')\nb = a @ given(2, (9, 4), 'float32')\n"
+    _, room = expected(program(lines + "c = b[given(3, (9,), 'bool')]\nc", False))["c"]
+    assert (room > 0).all()
+
+
 def share(what, name):
     """What a device takes of these, so that all take no longer the more there are: half of them."""
     return what[COMPILED.index(name) :: 2 * len(COMPILED)]
