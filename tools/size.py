@@ -26,16 +26,16 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 830,
     "uop": 2035,
-    "simplify": 1075,
+    "simplify": 1080,
     "transforms": 430,
     "schedule": 3925,
     "loops": 5935,
-    "codegen": 5805,
+    "codegen": 5810,
     "backends/*": 2975,
     "engine": 5970,
     "tensor/*": 7685,
 }
-CORE_BUDGET = 36_640  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_650  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
