@@ -507,8 +507,8 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
         plan.innermost(nest.name, (n, c, block, vector))
         return
     staged = _is_long(plan, nest, last) and all(r.ranges <= {*nest.loops} for r in apart)
-    block, other = (  # a stage has room for whole pieces
-        plan.split(name, min(most, round_up(size_of(loop), lanes)), name + "i")
+    block, other = (
+        plan.split(name, _even_piece(size_of(loop), most, lanes), name + "i")
         for name, loop, most in (
             (n, last, COPIES * lanes),
             (c, across, lanes if staged else COPIES * lanes),
@@ -523,6 +523,12 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     vector = plan.split(block, lanes, n + "v", "LOOP", "VECTOR")
     square = plan.split(other, lanes, c + "u", "LOOP", "UNROLL")
     plan.innermost(nest.name, (n, c, other, block, square, vector))
+
+
+def _even_piece(size: int, most: int, lanes: int) -> int:
+    """The turns of a piece, of as few as there are if they have at most `most`: whole vectors, and
+    hardly more of them than there are turns. A stage has room for whole pieces."""
+    return round_up(ceil(size / ceil(size / most)), lanes)
 
 
 def _is_long(plan: Plan, nest: Nest, last: UOp) -> bool:
