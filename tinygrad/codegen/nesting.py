@@ -42,7 +42,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_COPIES = 24
-"""The most static copies in a nest; beyond that, clipped turns are masked at run time."""
+"""The most static copies in a nest, and in each fill of a stage in it; beyond that, clipped turns
+are masked at run time."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class NestBuilder:
             if node.op is Ops.REDUCE:
                 self._owners.setdefault(_loops_around(node), []).append(node)
         self._open(whole)
-        return LoopTree(self.root, self.copies)
+        return LoopTree(self.root)
 
     def _work(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Work:
         loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))
@@ -176,8 +177,10 @@ class NestBuilder:
         elif accumulates(node):
             home.items.append(self._accumulating(node))
         else:
-            fill = Fill(node)
+            fill, outside, self.copies = Fill(node), self.copies, 0
             self._nest(self._work(fill_order(node), (node.src[0],), "fill"), fill.items)
+            # what reads the stage has as many copies as if it was filled without any
+            self.copies = outside
             home.items.append(fill)
         self.here = before
 

@@ -100,10 +100,9 @@ class Leaf(Item):
 
 @dataclass(frozen=True)
 class LoopTree:
-    """A phase's whole tree: the root scope and how many static copies it has."""
+    """A phase's whole tree, from its root scope on."""
 
     root: NestScope
-    copies: int
 
 
 # ---- text ----------------------------------------------------------------------------------------

@@ -207,15 +207,25 @@ class Algebra:
             if divisor is None or not partners:
                 continue
             inner = self.affine(term.src[0])
-            high = self.build(*self.divide(inner, divisor))
+            high = self._quotients(inner, divisor)
             for partner in partners:
                 turns = positive_divisor(partner)
-                if partner is not high:
-                    if partner.op is not Ops.MOD or partner.src[0] is not high or turns is None:
+                if partner not in high:
+                    if partner.op is not Ops.MOD or partner.src[0] not in high or turns is None:
                         continue
                     inner = self.modulo(inner, divisor * turns)
                 return self.add(without(form, term, partner), inner, coefficient)
         return form
+
+    def _quotients(self, form: Form, divisor: int) -> list[UOp]:
+        """What form // divisor is written as: (x // a + y) // b is (x + a*y) // (a*b), too."""
+        found = [self.divide(form, divisor)]
+        for term, coefficient in form[0].items():
+            a = positive_divisor(term) if term.op is Ops.IDIV and coefficient == 1 else None
+            if a is not None:
+                dividend = combine(self.affine(term.src[0]), without(form, term), a)
+                found.append(self.divide(dividend, a * divisor))
+        return [self.build(*each) for each in found]
 
     def multiply(self, a: Form, b: Form) -> Form:
         """a * b, multiplied out; a large product of sums stays a term."""

@@ -286,7 +286,7 @@ def _keep_window(draft: Draft, found: WindowProduct, tasks: Names, images: Names
     squares = min(size_of(free[-1]), turns(draft.loops[n] for n in channels)) >= draft.lanes
     inside = channels if squares and not found.is_summed else []
     if found.beside:
-        inside = [*channels, *images]
+        inside = [*images, *channels] if squares else [*channels, *images]
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
     name = draft.numbered("w")
     draft.do("window", draft.path(value), names(free), pairs, name, "LOCAL" if tasks else "GLOBAL")

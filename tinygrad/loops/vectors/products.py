@@ -154,13 +154,14 @@ def _lay_out(draft: Draft, tiling: Tiling, one: Product) -> Product:
 
 def _unroll_inner(draft: Draft, tiling: Tiling, one: Product) -> None:
     """Unrolls some turns of a sum's inner loop; but not where a row at the next turn is another row
-    at this one: the copies would share all loads."""
+    at this one: the copies would share all loads. Nor where each row is multiplied by one vector,
+    and sums fill half of the registers: LLVM then puts a copy's sums where its row was."""
     rows, inner = _operand(draft, tiling, one, along_columns=False), name_of(one.inner)
     if is_window(rows) and _meet(rows, draft.loops[inner], draft.loops[tiling.m_copies]):
         return
     if size_of(one.inner) <= SHORT_LOOP:
         draft.do("role", inner, "UNROLL")
-    else:
+    elif tiling.width > draft.lanes or 2 * tiling.height <= draft.target.registers:
         draft.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
 
 
@@ -389,10 +390,12 @@ def _taps_outside(draft: Draft, tiling: Tiling, one: Product) -> Product:
 
 
 def _meet(read: UOp, inner: UOp, row: UOp) -> bool:
-    """Whether both loops move to nearby elements, as those of taps and pixels do."""
+    """Whether both loops move to nearby elements, or by the same step, as those of taps and pixels
+    do."""
     terms, _ = affine(flat_offset(read))
-    near = min((abs(k) for term, k in terms.items() if row in term.ranges), default=0)
-    return steady(read, inner) and near <= LONGEST_STEP
+    steps = [abs(k) for term, k in terms.items() if row in term.ranges]
+    is_near = steady(read, inner) and min(steps, default=0) <= LONGEST_STEP
+    return is_near or abs(step(read, inner) or 0) in steps
 
 
 def _lies_in_tiles(draft: Draft, tiling: Tiling, one: Product, rows: UOp) -> bool:

@@ -400,9 +400,8 @@ def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
         draft.innermost(nest.name, (n, c, block, vector))
         return
     staged = _is_long(draft, nest, last) and all(r.ranges <= {*nest.loops} for r in apart)
-    # a stage has room for whole pieces
-    width = min(COPIES * lanes, round_up(size_of(last), lanes))
-    height = min(lanes if staged else COPIES * lanes, round_up(size_of(across), lanes))
+    width = _even_piece(size_of(last), COPIES * lanes, lanes)
+    height = _even_piece(size_of(across), lanes if staged else COPIES * lanes, lanes)
     block = draft.split(n, width, n + "i")
     other = draft.split(c, height, c + "i")
     if staged:
@@ -414,6 +413,12 @@ def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
     vector = draft.split(block, lanes, n + "v", "LOOP", "VECTOR")
     square = draft.split(other, lanes, c + "u", "LOOP", "UNROLL")
     draft.innermost(nest.name, (n, c, other, block, square, vector))
+
+
+def _even_piece(size: int, most: int, lanes: int) -> int:
+    """The turns of a piece, of as few as there are if they have at most `most`: whole vectors, and
+    hardly more of them than there are turns. A stage has room for whole pieces."""
+    return round_up(ceil(size / ceil(size / most)), lanes)
 
 
 def _is_long(draft: Draft, nest: Nest, last: UOp) -> bool:
