@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2035,
     "simplify": 1075,
     "transforms": 430,
-    "schedule": 3925,
+    "schedule": 4020,
     "loops": 5935,
     "codegen": 5805,
     "backends/*": 2975,
-    "engine": 5970,
+    "engine": 5890,
     "tensor/*": 7685,
 }
-CORE_BUDGET = 36_640  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_645  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.containers import bindings_below, flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -55,6 +54,7 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import turns
+from tinygrad.schedule.strides import steps_between
 from tinygrad.uop.infer import from_zero, is_by_sizes, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

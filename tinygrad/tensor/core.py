@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, AxisError, ShapeError
 from tinygrad.base.helpers import at_once, plain, prod
-from tinygrad.engine.aliases import (
-    bottom_of,
-    is_window,
-    on_bottom,
-    repeats,
-    writable_part,
-)
+from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part
 from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import (
     Changes,
@@ -41,6 +35,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
+from tinygrad.schedule.strides import is_window, repeats
 from tinygrad.tensor.modes import training
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
@@ -278,12 +273,16 @@ class Core(Holder):
             node = node.detach()  # gradients follow what it is a view of
         if promise.wants is None:
             asked(promise, self)
-        root = root_of(node)
-        root = end_of_views(node) if root is None else root
-        if promise.stored is promise and root.op in MOVED:
+        is_view = promise.stored is not promise
+        # what the family begins with, whose own tensor may be gone
+        first = promise.stored.node if is_view and not is_known else node
+        root = root_of(first)
+        root = end_of_views(first) if root is None else root
+        begins_with_copy = root.op in MOVED and not (is_view and is_known)
+        if begins_with_copy:
             self._family.root = root
             join(bottom_of(root), self._family)
-        elif not is_known:
+        if not is_known and (is_view or not begins_with_copy):
             taped = taped or (self.requires_grad is None and equals_known(node))
         if is_known:
             join(promise.base, self._family)

@@ -21,13 +21,13 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.base.later import later
 from tinygrad.engine import storage
-from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import check_readable, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.engine.views import shown_of
 from tinygrad.schedule.bases import contiguous_base
 from tinygrad.schedule.shard_rules import placement_of
+from tinygrad.schedule.strides import strides_of
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.dlpack import Borrowed, Strided

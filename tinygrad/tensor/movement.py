@@ -9,10 +9,11 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
-from tinygrad.engine.aliases import Pair, diagonal_of, is_window
+from tinygrad.engine.aliases import Pair, diagonal_of
 from tinygrad.engine.capture import refuse_to_fix
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
+from tinygrad.schedule.strides import is_window
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
