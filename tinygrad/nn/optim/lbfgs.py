@@ -16,6 +16,9 @@ from tinygrad.tensor.arguments import check_choice
 Closure = Callable[[], Tensor]
 
 
+OPTIONS = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+
+
 class LBFGS:
     """A quasi-Newton direction from the last few steps: no matrix is kept, only pairs of vectors.
 
@@ -86,6 +89,7 @@ class LBFGS:
             "direction": self.direction,
             "last_gradient": self.last_gradient,
             "length": self.length,
+            "options": {name: getattr(self, name) for name in OPTIONS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -93,6 +97,8 @@ class LBFGS:
         self.moves, self.turns = list(state["moves"]), list(state["turns"])
         self.direction, self.last_gradient = state["direction"], state["last_gradient"]
         self.length = state["length"]
+        for name, value in state.get("options", {}).items():
+            setattr(self, name, value)
 
     def zero_grad(self) -> None:
         """Forgets the gradients."""

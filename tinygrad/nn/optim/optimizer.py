@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any
@@ -24,6 +24,7 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
+from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, kept, number_in
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -51,14 +52,29 @@ class Stepper(ABC):
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
-        >>> sorted(optimizer.state_dict())[-1]
-        'lr'
+        >>> sorted(optimizer.state_dict())[:3]
+        ['b.0', 'lr', 'options.base_lr']
         """
+        return self._tensors() | self._options()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What steps write to, by name."""
         given = set(map(id, (*self.params, *self.buffers)))
         return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
+    @abstractmethod
+    def _options(self) -> dict[str, Tensor]:
+        """The options that are numbers, by name, each in a tensor of its own."""
+
+    @abstractmethod
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        """Has these options from now on, by the names that `_options` gives them; ArgumentError if
+        one makes no sense."""
+
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resumes from where `state` was taken.
+        """Resumes from where `state` was taken, with the options that were in use there. What a
+        state doesn't say, as one of `get_state_dict(optimizer)`, which has tensors alone, is as it
+        was made.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -67,8 +83,11 @@ class Stepper(ABC):
         >>> other.lr.item()
         0.25
         """
+        options = {name: number_in(state[name]) for name in self._options() if name in state}
+        self._take(options, only_check=True)
         self._make_room(list(state))
-        load_state_dict(self.state_dict(), state)
+        load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
+        self._take(options)
 
     @abstractmethod
     def _make_room(self, names: list[str]) -> None:
@@ -112,22 +131,6 @@ class Stepper(ABC):
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
         """Updates the parameters; returns all tensors that change. Realize them together."""
-
-
-PARTS = ("b1", "b2", "rho", "alpha")
-NUMBERED = (
-    *PARTS,
-    "eps",
-    "weight_decay",
-    "momentum",
-    "dampening",
-    "lr_decay",
-    "momentum_decay",
-    "lambd",
-    "tcoef",
-)
-"""Options that are numbers, from 0 on: what averages keep a part of, and others."""
-SETTABLE = ("lr", "weight_decay", "eps")
 
 
 class Optimizer(Stepper):
@@ -444,6 +447,18 @@ class Optimizer(Stepper):
         shared: Tensor = getattr(self, name)
         return self.late.get(f"{i}.{name}", shared)
 
+    def _options(self) -> dict[str, Tensor]:
+        """Each as the float64 that Python counts with."""
+        of: dict[str, Any] = {"device": self.device, "dtype": dtypes.float64}
+        return {PREFIX + name: Tensor([number], **of) for name, number in kept(self).items()}
+
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        given = {name.removeprefix(PREFIX): number for name, number in options.items()}
+        self._check(**given)
+        for name, number in given.items():
+            if not only_check and getattr(self, name) != number:
+                setattr(self, name, number)
+
     def _make_room(self, names: list[str]) -> None:
         own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
         self.late = {name: self.late.get(name, self._number(0.0)) for name in own}
@@ -467,49 +482,6 @@ class Optimizer(Stepper):
     def _beside(like: Tensor, number: Tensor) -> Tensor:
         """A number of the optimizer on the device of `like`, in its dtype."""
         return number.to(like.device).cast(like.dtype)
-
-
-class Options(MutableMapping[str, Any]):
-    """What an optimizer was made with, by name. "lr" is a number, and is written in place;
-    "weight_decay" and "eps" can be set, too, but a captured step keeps those that it saw.
-
-    >>> from tinygrad.nn.optim import SGD
-    >>> options = SGD([Tensor([1.0])], lr=0.5, momentum=0.9).param_groups[0]
-    >>> options["lr"] *= 0.5
-    >>> options["lr"], options["momentum"]
-    (0.25, 0.9)
-    """
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
-
-        names = inspect.signature(type(optimizer)).parameters
-        self._names = [name for name in names if hasattr(optimizer, name)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(f"param_groups: no option {name!r}; there are {', '.join(self)}")
-        value = getattr(self._optimizer, name)
-        return float(value.item()) if isinstance(value, Tensor) else value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name not in self._names or name not in SETTABLE:
-            raise ArgumentError(
-                f"param_groups: {self._optimizer._name}'s {name!r} = {value!r}; legal to set are "
-                f"{', '.join(each for each in SETTABLE if each in self._names)}"
-            )
-        if not isinstance(value, Tensor):
-            self._optimizer._check(**{name: value})
-        setattr(self._optimizer, name, value)
-
-    def __delitem__(self, name: str) -> None:
-        raise ArgumentError(f"param_groups: del {name!r}; legal is to set it")
 
 
 class OptimizerGroup(Stepper):
@@ -574,9 +546,20 @@ class OptimizerGroup(Stepper):
         return self.optimizers[i]
 
     def _make_room(self, names: list[str]) -> None:
-        for i, each in enumerate(self.optimizers):
-            begin = f"optimizers.{i}."
+        for begin, each in self._named():
             each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
+
+    def _options(self) -> dict[str, Tensor]:
+        return {begin + n: t for begin, each in self._named() for n, t in each._options().items()}
+
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        for begin, each in self._named():
+            own = {n.removeprefix(begin): x for n, x in options.items() if n.startswith(begin)}
+            each._take(own, only_check)
+
+    def _named(self) -> list[tuple[str, Stepper]]:
+        """Each with what the names in its state begin with."""
+        return [(f"optimizers.{i}.", each) for i, each in enumerate(self.optimizers)]
 
     def schedule_step(self) -> list[Tensor]:
         """A step of each that has a gradient; returns all tensors that change."""
