@@ -16,7 +16,7 @@ from tinygrad.uop.node import UOp
 class Holder:
     """A tensor, as the engine sees it. (Not an ABC: `isinstance` would run Python code.)"""
 
-    __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
+    __slots__ = ("_grad", "_uop", "requires_grad", "serial", "__weakref__")
 
     _uop: UOp
     """The node that it represented when last seen. `uop` is the current one: the same, if this is a
@@ -25,8 +25,8 @@ class Holder:
     """Whether a gradient is required; None if that is not specified."""
     serial: int
     """In order of creation."""
-    grad: Any
-    """The gradient, another holder, or None."""
+    _grad: Any
+    """The gradient, another holder, or None, to who is not the step's own code."""
 
     @property
     @abstractmethod

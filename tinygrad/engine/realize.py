@@ -119,6 +119,12 @@ class Recorder(Protocol):
     def begins_gradient(self, holder: Holder) -> None:
         """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
 
+    def sees_gradient(self, holder: Holder) -> None:
+        """The step's own code looks whether a tensor has a gradient."""
+
+    def clears_gradient(self, holder: Holder) -> None:
+        """A tensor shall have no gradient, and has none."""
+
     def each_time(self, happens: Callable[[], None]) -> None:
         """Something is done by the host, which it has to do in each replay, too."""
 

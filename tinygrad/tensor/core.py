@@ -23,6 +23,7 @@ from tinygrad.base.errors import ArgumentError, AxisError, ShapeError
 from tinygrad.base.helpers import at_once, plain, prod
 from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part
 from tinygrad.engine.holders import Holder, Promised, holders
+from tinygrad.engine.realize import computing
 from tinygrad.engine.storage import (
     Changes,
     Family,
@@ -148,7 +149,7 @@ class Core(Holder):
         _uop      the slot below all these: what this was last seen to stand for; empty in a promise
     """
 
-    __slots__ = ("grad", "_taped", "_kin", "_source")
+    __slots__ = ("_taped", "_kin", "_source")
     training: ClassVar[Any] = training
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
@@ -182,7 +183,7 @@ class Core(Holder):
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 
-    grad: Self | None
+    _grad: Self | None
     _taped: bool
     _kin: Family | None
     """The family, once there may be others in it."""
@@ -221,7 +222,7 @@ class Core(Holder):
         return (
             self._uop is node
             and self.requires_grad is wants_gradient
-            and self.grad is None
+            and self._grad is None
             and self._kin is None
             and self._source is None
             and not self._taped
@@ -231,7 +232,7 @@ class Core(Holder):
     def _promised(cls, promise: Promise) -> Self:
         """A tensor that has no node before it is asked for one."""
         made = object.__new__(cls)
-        made.requires_grad, made.grad, made._kin = promise.wants, None, None
+        made.requires_grad, made._grad, made._kin = promise.wants, None, None
         made._taped, made._source = promise.wants is True, promise
         holders.add(made)
         Promised.holders.add(made)
@@ -321,9 +322,29 @@ class Core(Holder):
         note_change(self)
 
     @property
+    def grad(self) -> Self | None:
+        """The gradient, or None. It can be set: to a tensor of this shape, or to None. Replays of a
+        captured step rely on what the step's own code has found here.
+
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> _ = (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [4.0]
+        """
+        if computing.recorder is not None:
+            computing.recorder.sees_gradient(self)
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        if gradient is None and self._grad is None and computing.recorder is not None:
+            computing.recorder.clears_gradient(self)
+        self._grad = gradient
+
+    @property
     def has_gradient(self) -> bool:
         """Whether `grad` is there."""
-        return self.grad is not None
+        return self._grad is not None
 
     @property
     def family(self) -> Family:
@@ -343,7 +364,7 @@ class Core(Holder):
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None:
             node.origin = user_line()
-        self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
+        self._uop, self.requires_grad, self._grad, self._taped = node, requires_grad, None, False
         self._kin = self._source = None
         holders.add(self)
 

@@ -389,7 +389,7 @@ class Interop(Writing):
 
     def __repr__(self) -> str:
         node = self.uop
-        grad = None if self.grad is None else self.grad.uop
+        grad = None if self._grad is None else self._grad.uop
         where = f"on {self.device} with grad {_short(grad)}"
         if self._is_plain() and 0 not in self.shape and self.numel() <= SHOWN:
             return f"<Tensor {_values(self._read(), ', ')} {self.dtype.name} {self.shape} {where}>"
@@ -429,7 +429,7 @@ class Interop(Writing):
         """Another tensor that is a view of this one: a write to either is seen by both."""
         made = self.of(self._uop)
         made.requires_grad = self.requires_grad
-        made._taped, made.grad = self._taped, self.grad
+        made._taped, made._grad = self._taped, self._grad
         made._enter(self._family)
         return made
 
@@ -438,7 +438,7 @@ class Interop(Writing):
         made = self.detach().contiguous()
         realize(made._held)
         made.requires_grad = self.requires_grad
-        made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        made._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
         return made
 
 

@@ -427,7 +427,8 @@ class _OnStandIns:
         """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
-    drawing = begins_gradient = before = after = refuse
+    drawing = before = after = refuse
+    begins_gradient = sees_gradient = clears_gradient = refuse
 
     def each_time(self, happens: Any) -> None:
         """It can't be remembered."""

@@ -103,7 +103,7 @@ class LBFGS:
     def zero_grad(self) -> None:
         """Forgets the gradients."""
         for param in self.params:
-            param.grad = None
+            param._grad = None
 
     def step(self, closure: Closure) -> Tensor:
         """Moves the parameters; returns the loss of the first call of `closure`."""
@@ -184,7 +184,7 @@ class LBFGS:
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there are none."""
         parts = [
-            (param.zeros_like() if param.grad is None else param.grad).detach().flatten()
+            (param.zeros_like() if param._grad is None else param._grad).detach().flatten()
             for param in self.params
         ]
         return Tensor.cat(*parts).realize()

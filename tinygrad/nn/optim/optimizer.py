@@ -105,7 +105,7 @@ class Stepper(ABC):
         True
         """
         for param, grad in with_gradients(self.params):
-            param.grad = None if set_to_none else grad.zeros_like()
+            param._grad = None if set_to_none else grad.zeros_like()
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -353,7 +353,7 @@ class Optimizer(Stepper):
             looks = found
             if Several not in map(type, looks):  # in which others may be later
                 self._looked_at = held, looks, tensors
-        grads = [param.grad for param in self.params]
+        grads = [param._grad for param in self.params]
         given = [grad for grad in grads if grad is not None]
         if not all([isinstance(grad, Tensor) for grad in given]):
             return None
@@ -379,7 +379,7 @@ class Optimizer(Stepper):
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
         with_gradients(self.params)
-        moved = [i for i, param in enumerate(self.params) if param.grad is not None]
+        moved = [i for i, param in enumerate(self.params) if param._grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
         for i in moved:
@@ -389,22 +389,22 @@ class Optimizer(Stepper):
         for who in dict.fromkeys(i if self._is_late(i) else None for i in moved):
             changed += self._advance(who)
         for i in moved:
-            param, grad = self.params[i], self.params[i].grad
+            param, grad = self.params[i], self.params[i]._grad
             assert grad is not None, "filtered above"
             kind = wide(param.dtype)
             here, slope = self._shared(i, param, grad)
             if not self.keeps_gradients:
-                param.grad = slope
+                param._grad = slope
             slope = slope.cast(kind)
             new, state = self._moved(i, here.cast(kind), -slope if self.maximize else slope)
             value = new.cast(param.dtype).shard_like(param)
             changed += [self._put(param, value), *state]
-        still = [param for param in self.params if param.grad is None]
+        still = [param for param in self.params if param._grad is None]
         return [*still, *self.buffers, *changed]
 
     def _check_gradient(self, i: int, param: Tensor) -> None:
         """ArgumentError where `.grad` was given what `backward` doesn't give."""
-        grad = param.grad
+        grad = param._grad
         assert grad is not None, "it moves"
         check_types(f"{self._name}.step", [grad], Tensor, "tensors as .grad of a parameter")
         if grad.shape != param.shape or grad.device != param.device:
@@ -433,7 +433,7 @@ class Optimizer(Stepper):
 
     def _part(self) -> None:
         """Parameters that stay while others move have numbers of their own from now on: copies."""
-        still = [i for i, p in enumerate(self.params) if p.grad is None] if self.numbers else []
+        still = [i for i, p in enumerate(self.params) if p._grad is None] if self.numbers else []
         for i in still if len(still) < len(self.params) else ():
             if not self._is_late(i):
                 for name in self.numbers:
@@ -563,7 +563,7 @@ class OptimizerGroup(Stepper):
 
     def schedule_step(self) -> list[Tensor]:
         """A step of each that has a gradient; returns all tensors that change."""
-        moved = [one for one in self._alone if any(p.grad is not None for p in one.params)]
+        moved = [one for one in self._alone if any(p._grad is not None for p in one.params)]
         return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 
 
@@ -592,17 +592,17 @@ def step_again(
         step()
     for each in optimizers:
         for param in () if each.keeps_gradients else each.params:
-            _ = param.grad is not None and param.grad.uop  # parts let go of the whole
+            _ = param._grad is not None and param._grad.uop  # parts let go of the whole
 
 
 def with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Those that have a gradient, and that. Replays must find none where a captured step did."""
     found = []
     for param in params:
-        if param.grad is None:
+        if param._grad is None:
             without_gradient(param)
         else:
-            found.append((param, param.grad))
+            found.append((param, param._grad))
     return found
 
 
