@@ -493,6 +493,7 @@ ALL = [
     optim.Adam,
     optim.NAdam,
     optim.RAdam,
+    optim.SparseAdam,
     optim.Adamax,
     optim.Adagrad,
     optim.Adadelta,
@@ -558,6 +559,50 @@ def steps(optimizer, w, count):
 def test_misuse(misuse, message):
     with pytest.raises((ArgumentError, DTypeError), match=message):
         misuse()
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+USED = ([0, 2], [2], [5, 2, 2], [1], [0, 5])
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("capture", [False, True])
+@Tensor.train()
+def test_rows_that_a_step_does_not_use_stay_as_with_torchs_sparse_gradients(capture, maximize):
+    options = {"lr": 0.1, "betas": (0.7, 0.9), "eps": 1e-3, "maximize": maximize}
+    table = Tensor(np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32))
+    layer = torch.nn.Embedding(6, 4, sparse=True, _weight=torch.tensor(table.numpy()))
+    ours = optim.SparseAdam([table], **options)
+    theirs = torch.optim.SparseAdam(layer.parameters(), **options)
+
+    def step(rows):
+        ours.zero_grad()
+        loss = (table[rows] * table[rows] * 0.5).sum().backward()
+        ours.step()
+        return loss.realize()
+
+    run = TinyJit(step) if capture else step
+    for rows in (*USED, *USED):
+        rows = (rows * 3)[:3]
+        run(Tensor(rows).realize())
+        theirs.zero_grad()
+        found = layer(torch.tensor(rows))
+        (found * found * 0.5).sum().backward()
+        theirs.step()
+    same([table.numpy()], [layer.weight.detach().numpy()])
+
+
+@Tensor.train()
+def test_vectors_and_numbers_are_rows_of_one_element():
+    vector, number = Tensor([1.0, 2.0], requires_grad=True), Tensor(3.0, requires_grad=True)
+    optimizer = optim.SparseAdam([vector, number], lr=0.5)
+    for used in (0, 1):
+        optimizer.zero_grad()
+        (vector[used] * number).backward()
+        optimizer.step()
+    np.testing.assert_allclose(vector.numpy()[0], 0.5, rtol=1e-5)
+    assert number.item() < 2.2
 
 
 # ---- options that were set later -----------------------------------------------------------------
