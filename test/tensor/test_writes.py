@@ -1078,6 +1078,34 @@ def test_a_copy_of_a_part_keeps_what_was_there_though_the_part_was_computed_alon
     assert copy.tolist() == [2, 3, 8, 9]
 
 
+EMPTY_WRITES = {
+    "an empty value": lambda x, v: x.__setitem__(slice(2, None), v[:0] * 2),
+    "a number, repeated": lambda x, v: x.__setitem__(slice(2, None), v[0] * 2),
+    "into an empty part of a part": lambda x, v: x[1:].__setitem__(slice(1, None), v[0]),
+}
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("name", EMPTY_WRITES)
+def test_an_empty_write_of_what_wants_a_gradient_lets_it_pass_as_torchs(name, wants):
+    found = []
+    for make in (Tensor, torch.tensor):
+        x = make([1.0, 2.0], requires_grad=True) * 3 if wants else make([1.0, 2.0])
+        value = make([5.0, 6.0], requires_grad=True)
+        EMPTY_WRITES[name](x, value)
+        x.square().sum().backward()
+        found.append((x.requires_grad, x.tolist(), value.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_an_empty_write_of_what_wants_none_changes_nothing():
+    x = Tensor([1.0, 2.0]).realize()
+    x[2:] = Tensor([1.0])[:0]
+    with Tensor.no_grad():
+        x[2:] = Tensor(1.0, requires_grad=True)
+    assert x.requires_grad is None and x.tolist() == [1.0, 2.0]
+
+
 PARTS_OF_COPIES = {
     "padded": (lambda x: (x + 1).pad((1, 1)), lambda x: np.pad(x + 1, 1)),
     "repeated": (lambda x: (x + 1).repeat(2), lambda x: np.tile(x + 1, 2)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 from abc import abstractmethod
+from copy import deepcopy
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
@@ -438,7 +439,7 @@ class Interop(Writing):
         made = self.detach().contiguous()
         realize(made._held)
         made.requires_grad = self.requires_grad
-        made._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
+        made._grad = deepcopy(self._grad, memo)
         return made
 
 

@@ -456,8 +456,8 @@ class Writing(Autograd):
     def _put(self, view: Self, value: Self) -> None:
         """Makes `value` the value of `view`, a view of this: as an expression where gradients
         follow, else in storage."""
-        if 0 in view.shape:
-            return
+        if 0 in view.shape and (value.requires_grad is not True or _is_silent(view)):
+            return  # of a value that wants a gradient it says that this has one, too
         if _is_silent(view) or not (value.requires_grad is True or self._is_recorded):
             self._overwrite(view, value)
         else:
