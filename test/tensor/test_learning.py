@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from tensor.check import check, close, value
 
-from tinygrad import nn
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.settings import Context
 from tinygrad.tensor import Tensor
@@ -366,49 +365,3 @@ def test_no_gradient_passes_whole_numbers():
             made(x).float().sum().backward()
         (x * made(x).float()).sum().backward()
         assert x.grad.tolist() == made(x).float().expand(3).tolist()
-
-
-BY_WHOLE_NUMBERS = {
-    "argmax": lambda a, b: a[b.argmax()] * 2,
-    "argsort": lambda a, b: a[b.argsort(0)].sum(),
-    "places of a sort": lambda a, b: a[b.sort(0)[1]].sum(),
-    "places of a topk": lambda a, b: a[b.topk(2)[1]].sum(),
-    "a comparison": lambda a, b: (a * (b > 2)).sum(),
-    "a mask": lambda a, b: a.masked_fill(b > 2, 0.0).sum(),
-    "a cast": lambda a, b: (a * b.int()).sum(),
-    "nan or not": lambda a, b: (a * ~b.isnan()).sum(),
-    "the other's, twice": lambda a, b: (a * b.argmin() + (b > a)).sum(),
-    "a step": lambda a, b: (a * b.floor()).sum(),
-    "a sign": lambda a, b: (a * b.sign()).sum(),
-    "a factor of 0": lambda a, b: (a + b * 0).sum(),
-    "a maximum": lambda a, b: (a + b.max()).sum(),
-}
-
-
-@pytest.mark.parametrize("name", BY_WHOLE_NUMBERS)
-def test_what_a_loss_depends_on_by_whole_numbers_alone_gets_no_gradient_as_in_torch(name):
-    values, found = ([1.5, 2.5, 0.5], [3.5, 1.5, 2.5]), []
-    for make in (Tensor, torch.tensor):
-        pair = [make(each, requires_grad=True) for each in values]
-        BY_WHOLE_NUMBERS[name](*pair).backward()
-        found.append([t.grad is not None and t.grad.tolist() for t in pair])
-    assert found[0] == found[1]
-
-
-def test_a_target_that_is_needed_by_whole_numbers_alone_is_none_unless_zeros_are_asked_for():
-    a, b = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    loss = a[b.argmax()] * 2
-    with pytest.raises(ArgumentError, match="doesn't depend on the target"):
-        loss.gradient(a, b)
-    assert [t.tolist() for t in loss.gradient(a, b, materialize_grads=True)] == [[0, 2], [0, 0]]
-
-
-@Tensor.train()
-def test_weight_decay_moves_nothing_that_only_an_argmax_sees():
-    a, b = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    optimizer = nn.optim.AdamW([a, b], lr=0.1, weight_decay=0.5)
-    for _ in range(3):
-        optimizer.zero_grad()
-        (a[b.argmax()] * 2).backward()
-        optimizer.step()
-    assert b.tolist() == [1.0, 2.0] and a.tolist() != [1.0, 2.0]

@@ -143,8 +143,8 @@ class Autograd(Pairs):
                 if part is not None:
                     part = part.reshape(target.shape + target._element)
                     total = part if total is None else total + part
-            if total is None and not graph.by_floats.isdisjoint(nodes):
-                total = target.zeros_like()._held  # a step: its derivative is 0
+            if total is None and nodes and is_differentiable(target.dtype):
+                total = target.zeros_like()._held  # it stands in the graph; the derivative is 0
             out.append(total)
         return out
 
@@ -258,9 +258,8 @@ class Autograd(Pairs):
 
 
 class _Graph:
-    """The nodes of an expression that gradients may come to; `by_floats`, those among them on which
-    it doesn't depend only by whole numbers and truths (an argmax, a comparison); and for what was
-    computed since, the node that stood for it."""
+    """The nodes of an expression that gradients may come to, and for what was computed since, the
+    node that stood for it."""
 
     def __init__(self, root: UOp) -> None:
         self.order = root.toposort()
@@ -269,8 +268,7 @@ class _Graph:
         floats = {node for node in self.nodes if dtypes.is_float(node.dtype)}
         whole = {node for node in self.nodes - floats if node.dtype is not dtypes.void}
         starts = {node for node in floats if node.op in STARTS}
-        self.by_floats = set(root.toposort(stop=ends | whole)) - whole
-        self.is_cut = bool(starts) and starts.isdisjoint(self.by_floats)
+        self.is_cut = bool(starts) and starts.isdisjoint(root.toposort(stop=ends | whole))
         self.by_value: dict[UOp, UOp] = {}
         if all(node.known is None and node.newer is None for node in self.order):
             return  # nothing has happened to any
