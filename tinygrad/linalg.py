@@ -48,9 +48,11 @@ from tinygrad.numeric.linalg import (
     vecdot,
     vector_norm,
 )
+from tinygrad.numeric.symmetric import LDLFactor, ldl_factor, ldl_solve
 
 __all__ = [
     "Eigen",
+    "LDLFactor",
     "LU",
     "LUFactor",
     "LeastSquares",
@@ -71,6 +73,8 @@ __all__ = [
     "householder_product",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",

@@ -563,6 +563,10 @@ def argument_gradient():
     three(TinyJit(step), Tensor([2.0], requires_grad=True))
 
 
+def argument_has_gradient():
+    three(TinyJit(lambda x: (x + 1 if x.grad is None else x).realize()), Tensor([2.0]))
+
+
 MISUSES = {
     "item": (calls(lambda x: (x * x.sum().item()).realize(), vec(1)), JitError, "read on the host"),
     "tolist": (calls(lambda x: x.tolist(), vec(1)), JitError, "return the tensor"),
@@ -581,6 +585,7 @@ MISUSES = {
     "another model": (other_model, JitError, "another tensor, or none, is where"),
     "array protocol": (calls(lambda x: np.asarray(x + 1), vec(1)), JitError, "read on the host"),
     "dlpack": (calls(lambda x: np.from_dlpack(x), vec(1)), JitError, "read on the host"),
+    "look at its gradient": (argument_has_gradient, JitError, "reads .grad of argument 0"),
     "argument that is state": (argument_is_state, JitError, "argument 0 lies in a buffer"),
     "state as captured argument": (argument_was_state, JitError, "argument 0 is also read"),
     "changed container": (changes_a_container, JitError, "changes a container"),
@@ -1025,6 +1030,96 @@ def test_replays_add_to_a_gradient_that_another_pass_made():
     (w * w).sum().backward()  # 2, 4
     step(Tensor([5.0, 1.0]).realize())
     assert w.grad.tolist() == [7.0, 5.0]
+
+
+def _looks(w, x):
+    return (x + w.grad if w.grad is not None else x * 2).realize()
+
+
+def _looks_by_name(w, x):
+    return (x + 1 if getattr(w, "grad", None) is None else x * 2).realize()
+
+
+def _clears(w, x):
+    w.grad = None
+    return (x + 1).realize()
+
+
+def _clears_first(w, x):
+    w.grad = None
+    (w * x).sum().backward()
+    return (w.grad * 2).realize()
+
+
+def _clears_last(w, x):
+    (w * x).sum().backward()
+    made = (w * 2 + w.grad).realize()
+    w.grad = None
+    return made
+
+
+def _zeroes(w, x):
+    if w.grad is not None:
+        w.grad.zero_()
+    (w * x).sum().backward()
+    return (w.grad * 2).realize()
+
+
+def _begins_otherwise(w, x):
+    (w * x if w.grad is None else w * x * 3).sum().backward()
+    return (w.grad * 2).realize()
+
+
+def _adds(w, x):
+    (w * x).sum().backward()
+    return (w.grad * 2).realize()
+
+
+def _seen_of_gradients(step, before, wrap):
+    """What calls give and leave, if `before` each there is no gradient, some, or what was left."""
+    w, seen = Tensor([1.0, 2.0], requires_grad=True).realize(), []
+    run = wrap(lambda x: step(w, x))
+    for n, there in enumerate(before):
+        if there != "left":
+            w.grad = Tensor([float(n), 1.0]).realize() if there == "some" else None
+        try:
+            seen.append(run(Tensor([float(n), 3.0]).realize()).tolist())
+            seen.append(None if w.grad is None else w.grad.tolist())
+        except (JitError, ArgumentError) as error:
+            assert ".grad" in str(error) or "zero_grad" in str(error)
+            seen.append("refused")
+            break
+    return seen
+
+
+@pytest.mark.parametrize("then", ["none", "some", "left"])
+@pytest.mark.parametrize("first", ["none", "some", "left"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(_looks, _looks_by_name, _clears, _clears_first, _clears_last),
+        *(_zeroes, _begins_otherwise, _adds),
+    ],
+)
+def test_gradients_that_a_step_looks_for_by_hand_are_there_in_replays_or_it_says_so(
+    step, first, then
+):
+    before = [first] * 3 + [then] * 2
+    plain = _seen_of_gradients(step, before, lambda step: step)
+    captured = _seen_of_gradients(step, before, TinyJit)
+    refused = captured[-1] == "refused"
+    assert captured == (plain[: len(captured) - 1] + ["refused"] if refused else plain)
+    if step is _clears or first == then != "left":
+        assert not refused
+
+
+def test_a_captured_step_can_look_at_a_gradient_that_it_has_added_to():
+    w = Tensor([1.0, 2.0], requires_grad=True).realize()
+    step = TinyJit(lambda x: _adds(w, x))
+    for _ in range(3):
+        step(Tensor([1.0, 1.0]).realize())
+    w.grad = None
+    assert step(Tensor([2.0, 1.0]).realize()).tolist() == [4.0, 2.0]
 
 
 def test_a_captured_step_of_an_optimizer_misses_its_gradient():

@@ -149,6 +149,19 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_options_that_were_set_later_are_in_the_file(tmp_path, grouped):
+    def make():
+        params = [Tensor([1.0, 2.0], requires_grad=True)]
+        return Adam([{"params": params}] if grouped else params, lr=0.1)
+
+    first, second = make(), make()
+    first.param_groups[0].update(weight_decay=0.1, eps=1e-5)
+    Checkpoint(tmp_path / "run", optimizer=first).save()
+    Checkpoint(tmp_path / "run", optimizer=second).load()
+    assert [second.param_groups[0][name] for name in ("weight_decay", "eps")] == [0.1, 1e-5]
+
+
 def test_tensors_are_written_once_and_other_programs_can_read_them(tmp_path):
     net = nn.Linear(2, 3)
     optimizer = Adam([net.weight, net.bias])

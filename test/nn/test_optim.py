@@ -6,7 +6,7 @@ import torch
 
 from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.realize import in_memory
@@ -493,6 +493,7 @@ ALL = [
     optim.Adam,
     optim.NAdam,
     optim.RAdam,
+    optim.SparseAdam,
     optim.Adamax,
     optim.Adagrad,
     optim.Adadelta,
@@ -545,15 +546,191 @@ def steps(optimizer, w, count):
         (lambda: optim.Adafactor([Tensor(W)], d=0.5), "d=0.5; legal are"),
         (lambda: optim.Muon([Tensor(W)], adjust_lr_fn="x"), "adjust_lr_fn='x'; legal are"),
         (
-            lambda: optim.SGD([Tensor(B)]).param_groups[0].update(momentum=0.5),
-            "'momentum' = 0.5; legal to set are lr, weight_decay",
+            lambda: optim.SGD([Tensor(B)]).param_groups[0].update(nesterov=True),
+            "'nesterov' = True; legal to set are lr, weight_decay, momentum",
         ),
         (lambda: optim.SGD([Tensor(B)]).param_groups[0].update(lr=-1.0), "legal are numbers from"),
+        (
+            lambda: optim.Adam([Tensor(B)]).load_state_dict({"options.b2": Tensor([2.0])}),
+            "b2 2.0; legal are numbers from 0 to below 1",
+        ),
     ],
 )
 def test_misuse(misuse, message):
     with pytest.raises((ArgumentError, DTypeError), match=message):
         misuse()
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+USED = ([0, 2], [2], [5, 2, 2], [1], [0, 5])
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("capture", [False, True])
+@Tensor.train()
+def test_rows_that_a_step_does_not_use_stay_as_with_torchs_sparse_gradients(capture, maximize):
+    options = {"lr": 0.1, "betas": (0.7, 0.9), "eps": 1e-3, "maximize": maximize}
+    table = Tensor(np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32))
+    layer = torch.nn.Embedding(6, 4, sparse=True, _weight=torch.tensor(table.numpy()))
+    ours = optim.SparseAdam([table], **options)
+    theirs = torch.optim.SparseAdam(layer.parameters(), **options)
+
+    def step(rows):
+        ours.zero_grad()
+        loss = (table[rows] * table[rows] * 0.5).sum().backward()
+        ours.step()
+        return loss.realize()
+
+    run = TinyJit(step) if capture else step
+    for rows in (*USED, *USED):
+        rows = (rows * 3)[:3]
+        run(Tensor(rows).realize())
+        theirs.zero_grad()
+        found = layer(torch.tensor(rows))
+        (found * found * 0.5).sum().backward()
+        theirs.step()
+    same([table.numpy()], [layer.weight.detach().numpy()])
+
+
+@Tensor.train()
+def test_vectors_and_numbers_are_rows_of_one_element():
+    vector, number = Tensor([1.0, 2.0], requires_grad=True), Tensor(3.0, requires_grad=True)
+    optimizer = optim.SparseAdam([vector, number], lr=0.5)
+    for used in (0, 1):
+        optimizer.zero_grad()
+        (vector[used] * number).backward()
+        optimizer.step()
+    np.testing.assert_allclose(vector.numpy()[0], 0.5, rtol=1e-5)
+    assert number.item() < 2.2
+
+
+# ---- options that were set later -----------------------------------------------------------------
+
+SET_LATER = {
+    "SGD": {"weight_decay": 0.3, "momentum": 0.5, "lr": 0.02},
+    "Adam": {"weight_decay": 0.3, "eps": 0.1, "lr": 0.02},
+    "AdamW": {"weight_decay": 0.3, "eps": 0.1},
+    "NAdam": {"weight_decay": 0.3, "eps": 0.1},
+    "RAdam": {"weight_decay": 0.3},
+    "Adamax": {"eps": 0.1},
+    "RMSprop": {"weight_decay": 0.3, "eps": 0.1},
+    "Adagrad": {"weight_decay": 0.3, "eps": 0.1},
+    "Adadelta": {"weight_decay": 0.3, "eps": 0.1},
+    "Muon": {"weight_decay": 0.3, "momentum": 0.5},
+}
+MADE_WITH = {"SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.0}}
+
+
+def set_later(optimizer, name):
+    for group in optimizer.param_groups:
+        group.update(SET_LATER[name])
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("name", SET_LATER)
+def test_options_that_were_set_later_are_resumed_bit_for_bit(name, grouped, tmp_path):
+    def make(params):
+        given = [{"params": params}] if grouped else params
+        return getattr(optim, name)(given, **{"lr": 0.01, **MADE_WITH.get(name, {})})
+
+    w, other = Tensor(W), Tensor(W)
+    with Tensor.train():
+        first = make([w])
+        steps(first, w, 3)
+        set_later(first, name)
+        steps(first, w, 2)
+        safe_save(first.state_dict(), str(tmp_path / "state"))
+        other.assign(w.detach()).realize()
+        second = make([other])
+        second.load_state_dict(safe_load(str(tmp_path / "state")))
+        assert {k: v for k, v in second.param_groups[0].items() if k != "params"} == {
+            k: v for k, v in first.param_groups[0].items() if k != "params"
+        }
+        steps(first, w, 3)
+        steps(second, other, 3)
+    assert w.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in SET_LATER if name != "Muon"])
+def test_options_that_are_set_later_and_resumed_are_torchs(name):
+    def run(lib, tensor):
+        w = tensor(W)
+        options = {"lr": 0.01, **MADE_WITH.get(name, {})}
+        optimizer = getattr(lib, name)([w], **options)
+        for turn in range(6):
+            if turn == 2:
+                set_later(optimizer, name)
+            if turn == 4:
+                state, optimizer = optimizer.state_dict(), getattr(lib, name)([w], **options)
+                optimizer.load_state_dict(state)
+            optimizer.zero_grad()
+            loss_of(X if lib is optim else torch.tensor(X), w, 0.1).backward()
+            optimizer.step()
+        return w.detach().numpy()
+
+    with Tensor.train():
+        ours = run(optim, lambda x: Tensor(x, requires_grad=True))
+    same([ours], [run(torch.optim, lambda x: torch.tensor(x, requires_grad=True))])
+
+
+def test_a_state_without_options_keeps_what_the_optimizer_was_made_with():
+    first = optim.Adam([Tensor(W)], weight_decay=0.5)
+    state = {n: t for n, t in first.state_dict().items() if not n.startswith("options.")}
+    second = optim.Adam([Tensor(W)], weight_decay=0.25)
+    second.load_state_dict(state)
+    assert second.weight_decay == 0.25
+    second.load_state_dict(first.state_dict())
+    assert second.weight_decay == 0.5
+
+
+def test_a_refused_state_leaves_the_options():
+    optimizer, other = optim.Adam([Tensor(W)]), optim.Adam([Tensor(W)], weight_decay=0.5)
+    state = other.state_dict()
+    del state["m.0"]
+    with pytest.raises(ArgumentError, match=r"no value for m\.0"):
+        optimizer.load_state_dict(state)
+    assert optimizer.weight_decay == 0.0
+
+
+@Tensor.train()
+def test_momentum_that_is_set_later_begins_as_torchs():
+    def run(lib, w):
+        optimizer = lib.SGD([w], lr=0.1)
+        for turn in range(5):
+            optimizer.param_groups[0]["momentum"] = 0.1 * turn
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+        return w.detach().numpy()
+
+    ours = run(optim, Tensor(W, requires_grad=True))
+    same([ours], [run(torch.optim, torch.tensor(W, requires_grad=True))])
+
+
+@Tensor.train()
+def test_a_captured_step_sees_options_of_a_state_or_says_so():
+    w = Tensor(W)
+    optimizer = optim.SGD([w], lr=0.1, momentum=0.9)
+
+    @TinyJit
+    def step():
+        optimizer.zero_grad()
+        loss = (w * w).sum().backward()
+        optimizer.step()
+        return loss.realize()
+
+    for _ in range(4):
+        step()
+    other = optim.SGD([Tensor(W)], lr=0.5, momentum=0.9)
+    steps(other, other.params[0], 1)
+    optimizer.load_state_dict(other.state_dict())  # the rate is written in place
+    step()
+    assert optimizer.lr.item() == 0.5
+    other.param_groups[0]["weight_decay"] = 0.25
+    optimizer.load_state_dict(other.state_dict())
+    with pytest.raises(JitError, match="weight_decay"):
+        step()
 
 
 # ---- what a step costs ---------------------------------------------------------------------------

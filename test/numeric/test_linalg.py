@@ -206,3 +206,36 @@ def test_a_bound_for_each_matrix(bounds, kind):
 def test_bounds_of_another_batch_are_refused():
     with pytest.raises(ShapeError, match="pinv"):
         Tensor.eye(2).pinv(rtol=Tensor([0.1, 0.2]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("complex_", [False, True])
+def test_indefinite_matrices_by_their_factors(complex_, hermitian, size):
+    a = draw(3, size, size, complex_=complex_)
+    a = a + (a.conj() if hermitian else a).swapaxes(-1, -2)
+    if size > 1:
+        a[0] *= 1 - np.eye(size)  # which needs blocks of two
+    b = draw(3, size, 2, seed=1, complex_=complex_)
+    ours = linalg.ldl_factor(Tensor(a), hermitian)
+    theirs = T.ldl_factor(torch.tensor(a), hermitian=hermitian)
+    np.testing.assert_allclose(ours.LD.numpy(), theirs.LD.numpy(), rtol=1e-8, atol=1e-9)
+    assert ours.pivots.tolist() == theirs.pivots.tolist()
+    check(
+        lambda x: linalg.ldl_solve(*ours, x, hermitian),
+        lambda x: T.solve(torch.tensor(a), x),  # ldl_solve has no gradient there
+        b,
+    )
+
+
+def test_one_factor_solves_several_and_refuses_what_it_can_not():
+    a = draw(4, 4)
+    a, b = a + a.T, draw(2, 3, 4, 1, seed=1)
+    found = linalg.ldl_solve(*linalg.ldl_factor(Tensor(a)), Tensor(b))
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(a, b), rtol=1e-8, atol=1e-9)
+    with pytest.raises(ArgumentError, match="wants a gradient.*solve"):
+        linalg.ldl_factor(Tensor(a, requires_grad=True))
+    with pytest.raises(ShapeError, match="ldl_solve: "):
+        linalg.ldl_solve(*linalg.ldl_factor(Tensor(a)), Tensor(b[..., :3, :]))
+    with pytest.raises(ShapeError, match="ldl_factor: .*square|square"):
+        linalg.ldl_factor(Tensor(b))

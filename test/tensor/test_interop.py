@@ -756,3 +756,12 @@ def test_complex_numbers_of_pytorch_are_taken_as_arrays_are():
 def test_what_numpy_makes_no_array_of_is_named(given):
     with pytest.raises(DTypeError, match="Tensor: Tensor of torch.*legal are.*from_dlpack"):
         Tensor(given)
+
+
+def test_a_deep_copy_of_a_tensor_and_its_gradient_holds_them_together():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    (w * w).sum().backward()
+    other, slope = copy.deepcopy([w, w.grad])
+    assert other.grad is slope and slope is not w.grad
+    slope += 1
+    assert (w.grad.tolist(), other.grad.tolist()) == ([2.0, 4.0], [3.0, 5.0])

@@ -1078,6 +1078,85 @@ def test_a_copy_of_a_part_keeps_what_was_there_though_the_part_was_computed_alon
     assert copy.tolist() == [2, 3, 8, 9]
 
 
+EMPTY_WRITES = {
+    "an empty value": lambda x, v: x.__setitem__(slice(2, None), v[:0] * 2),
+    "a number, repeated": lambda x, v: x.__setitem__(slice(2, None), v[0] * 2),
+    "into an empty part of a part": lambda x, v: x[1:].__setitem__(slice(1, None), v[0]),
+}
+
+
+@pytest.mark.parametrize("wants", [False, True])
+@pytest.mark.parametrize("name", EMPTY_WRITES)
+def test_an_empty_write_of_what_wants_a_gradient_lets_it_pass_as_torchs(name, wants):
+    found = []
+    for make in (Tensor, torch.tensor):
+        x = make([1.0, 2.0], requires_grad=True) * 3 if wants else make([1.0, 2.0])
+        value = make([5.0, 6.0], requires_grad=True)
+        EMPTY_WRITES[name](x, value)
+        x.square().sum().backward()
+        found.append((x.requires_grad, x.tolist(), value.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_an_empty_write_of_what_wants_none_changes_nothing():
+    x = Tensor([1.0, 2.0]).realize()
+    x[2:] = Tensor([1.0])[:0]
+    with Tensor.no_grad():
+        x[2:] = Tensor(1.0, requires_grad=True)
+    assert x.requires_grad is None and x.tolist() == [1.0, 2.0]
+
+
+PARTS_OF_COPIES = {
+    "padded": (lambda x: (x + 1).pad((1, 1)), lambda x: np.pad(x + 1, 1)),
+    "repeated": (lambda x: (x + 1).repeat(2), lambda x: np.tile(x + 1, 2)),
+    "repeated, padded": (
+        lambda x: x.sum().expand(6).pad((1, 1)),
+        lambda x: np.pad(np.full(6, x.sum()), 1),
+    ),
+    "in another order": (
+        lambda x: (x + 1).reshape(2, 3).T.reshape(6),
+        lambda x: (x + 1).reshape(2, 3).T.reshape(6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS_OF_COPIES)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_part_of_a_copy_that_nobody_else_holds_can_be_written(name, computed):
+    values = np.arange(1, 7, dtype="int32")
+    ours, theirs = PARTS_OF_COPIES[name]
+    for _ in range(4):  # of the second on there is a promise
+        part, wanted = ours(Tensor(values).realize())[1:4], theirs(values)[1:4].copy()
+        if computed:
+            part.realize()
+        part[0], wanted[0] = 50, 50
+        part[1:] += 7
+        wanted[1:] += 7
+        assert part.tolist() == wanted.tolist()
+
+
+PARTS_OF_REPEATED = {
+    "a part": lambda x: x.sum().expand(6)[1:4],
+    "reshaped": lambda x: x.sum().expand(6).reshape(2, 3)[1],
+    "every other": lambda x: x.sum().expand(6)[::2],
+    "windows": lambda x: (x + 1).unfold(0, 3, 1)[0],
+    "of a transposed one": lambda x: (x + 1)[:1].reshape(1, 1).expand(2, 6).T[1:4].reshape(6),
+}
+
+
+@pytest.mark.parametrize("name", PARTS_OF_REPEATED)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_part_of_what_repeats_elements_repeats_them_when_it_is_computed_too(name, computed):
+    for _ in range(4):
+        values = np.arange(1, 7, dtype="float32")
+        part = PARTS_OF_REPEATED[name](Tensor(values).realize())
+        like = PARTS_OF_REPEATED[name](torch.tensor(values))
+        if computed:
+            part.realize()
+        part[0], like[0] = 50.0, 50.0
+        assert part.tolist() == like.tolist()
+
+
 def test_writes_that_nobody_reads_cost_what_they_are():
     """Saying and doing each looks at a few nodes, however many writes were there before."""
     x, looked = Tensor.zeros(400).contiguous().realize(), [0]

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import JitError
-from tinygrad.engine.aliases import repeats, steps_between
 from tinygrad.engine.capture import Captured, Output
 from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
@@ -36,6 +35,7 @@ from tinygrad.engine.replay import Replay
 from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.unread import without_unread
+from tinygrad.schedule.strides import repeats, steps_between
 from tinygrad.uop.infer import misfit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.containers import bindings_below, flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -55,6 +54,7 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import turns
+from tinygrad.schedule.strides import steps_between
 from tinygrad.uop.infer import from_zero, is_by_sizes, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -189,6 +189,7 @@ class Capture:
         self.originals = [buffer_of(version_below(a.uop)) for a in self.arguments]
         self.places: dict[Buffer, Source] = {}
         self.start = 0  # tensors made later are the step's own
+        self.stand_ins: list[Holder] = []
         self.positions = {name: (s.position, s.restarts) for name, s in Stream.all.items()}
 
     def run(self, function: Callable[..., Any], shape: Any, leaves: Sequence[Any]) -> Captured:
@@ -214,7 +215,7 @@ class Capture:
     def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
         """Runs the function on placeholders for its arguments while recording; then computes
         everything that it left to be computed, its results, and new gradients."""
-        stand_ins = self._stand_ins()
+        stand_ins = self.stand_ins = self._stand_ins()
         self.outlines = Outlines(self.bound, frozenset(self.places))
         fill = iter(stand_ins)
         leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
@@ -275,6 +276,22 @@ class Capture:
     def begins_gradient(self, holder: Holder) -> None:
         """Notes that replays must find none there."""
         self.gradients.begins(holder)
+
+    def sees_gradient(self, holder: Holder) -> None:
+        """Notes that replays must find one, or none, as this finds it now."""
+        for number, argument in enumerate(self.stand_ins):
+            if holder is argument:
+                raise JitError(
+                    f"{self.name}: reads .grad of argument {number}, which replays are not given; "
+                    "legal is the gradient as an argument of its own"
+                )
+        place = realized_buffer(holder._grad.uop) if holder.has_gradient else None
+        if not holder.has_gradient or (place is not None and place not in self.made.written):
+            self.gradients.sees(holder)
+
+    def clears_gradient(self, holder: Holder) -> None:
+        """Notes that replays must leave none there."""
+        self.gradients.clears(holder)
 
     def each_time(self, happens: Callable[[], None]) -> None:
         """Notes what the host does before each replay."""

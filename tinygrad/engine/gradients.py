@@ -1,10 +1,11 @@
 """What a captured step does to `.grad` of tensors from before it. `.grad` is rebound, not
 overwritten, so replays have to rebind it as the step did, and find what the step found.
 
-Three things are noted for each tensor: whether the step read the gradient that it found (then a
-replay finds the present one there), whether it made the first one (then a replay must find none,
-or it would have to add), and what the step left: the old one, one that it made, another tensor or
-none."""
+Noted is for each tensor: whether the step read the gradient that it found (then a replay finds the
+present one there), whether it made the first one (then a replay must find none, or it would have to
+add), whether its own code looked if there is one (then a replay must find the same), whether it set
+it to None first (then it doesn't matter), and what the step left: the old one, one that it made,
+another tensor or none."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tinygrad.engine.storage import Buffer, realized_buffer
 
 def given_since(start: int) -> set[int]:
     """The numbers of the gradients that were made after `holders.now()` returned `start`."""
-    return {h.grad.serial for h in holders if h.has_gradient and h.grad.serial > start}
+    return {h._grad.serial for h in holders if h.has_gradient and h._grad.serial > start}
 
 
 class _Read(NamedTuple):
@@ -39,13 +40,15 @@ class Gradients:
 
     def __init__(self, own: Collection[int]) -> None:
         self._own = own
-        self._before = [(weakref.ref(h), h.grad) for h in holders if h.has_gradient]
+        self._before = [(weakref.ref(h), h._grad) for h in holders if h.has_gradient]
         for _, grad in self._before:
             with contextlib.suppress(TinygradError):  # whoever reads it gets the error
                 if realized_buffer(grad.uop) is None:  # a constant: zeros
                     grad.hold(own_copy(grad.uop))
         self.start = 0
         self._firsts: list[weakref.ref[Holder]] = []
+        self._seen: list[weakref.ref[Holder]] = []
+        self._cleared: list[weakref.ref[Holder]] = []
         self._reads: list[_Read] = []
         self._made: list[weakref.ref[Holder]] = []  # theirs are the last results of the step
         self._left: list[tuple[weakref.ref[Holder], Any]] = []  # or made, but nobody keeps them
@@ -58,26 +61,40 @@ class Gradients:
 
     def begins(self, holder: Holder) -> None:
         """The step looked for the gradient of this tensor, which has none, or gives it one."""
-        known = [*[ref for ref, _ in self._before], *self._firsts]
-        if holder.serial < self.start and all(ref() is not holder for ref in known):
+        known = [*[ref for ref, _ in self._before], *self._firsts, *self._cleared]
+        if holder.serial < self.start and not _is_among(holder, known):
             self._firsts.append(weakref.ref(holder))
+
+    def sees(self, holder: Holder) -> None:
+        """The step's own code looks if there is a gradient."""
+        if not holder.has_gradient:
+            self.begins(holder)
+        elif holder._grad.serial < self.start and not _is_among(holder, self._seen):
+            self._seen += [ref for ref, grad in self._before if grad is holder._grad]
+
+    def clears(self, holder: Holder) -> None:
+        """The step sets a gradient to None that is None already."""
+        known = [*[ref for ref, _ in self._before], *self._firsts, *self._cleared]
+        if holder.serial < self.start and not _is_among(holder, known):
+            self._cleared.append(weakref.ref(holder))
 
     def made(self, state: Collection[Buffer]) -> list[Any]:
         """The gradients, but those that were given before, that the step, which has ended, made for
         tensors from before it; `state` is what it has read so far."""
         before = {id(ref()): grad for ref, grad in self._before}
-        changed = [h for h in holders if h.serial < self.start and h.grad is not before.get(id(h))]
+        changed = [h for h in holders if h.serial < self.start and h._grad is not before.get(id(h))]
         known = {id(h) for h in _alive(self._made)}
-        fresh = [h for h in changed if h.has_gradient and h.grad.serial >= self.start]
+        fresh = [h for h in changed if h.has_gradient and h._grad.serial >= self.start]
         found = []
         for h in fresh:
             old: Any = before.get(id(h))
             is_own = old is not None and old.serial in self._own
             if id(h) not in known and not (is_own and not _is_in(old, state)):
                 self._made.append(weakref.ref(h))
-                found.append(h.grad)
+                found.append(h._grad)
         kept = {id(h) for h in _alive(self._made)}
-        self._left = [(weakref.ref(h), h.grad) for h in changed if id(h) not in kept]
+        gone = [h for h in _alive(self._cleared) if not h.has_gradient]
+        self._left = [(weakref.ref(h), h._grad) for h in (*changed, *gone) if id(h) not in kept]
         return found
 
     def note(self, states: Collection[Buffer], written: Collection[Buffer]) -> None:
@@ -92,9 +109,16 @@ class Gradients:
     def find(self, name: str) -> None:
         """Before a replay: gradients that the step reads must be where it read them, and tensors
         that it gives a first one must have none."""
+        for seen in _alive(self._seen):
+            if not seen.has_gradient:
+                raise JitError(
+                    f"{name}: a tensor of shape {seen.uop.shape} has no .grad, and had one when "
+                    "the call was captured that looked for it; give it one, or call reset() to "
+                    "capture again"
+                )
         for reference, place, adds in self._reads:
             holder = reference()
-            if holder is None or holder.grad is place:
+            if holder is None or holder._grad is place:
                 continue
             if not (adds or holder.has_gradient):
                 raise JitError(
@@ -117,15 +141,19 @@ class Gradients:
         made = found[len(found) - len(self._made) :]
         for reference, grad in (*zip(self._made, made, strict=True), *self._left):
             if (holder := reference()) is not None:
-                holder.grad = grad
+                holder._grad = grad
 
     def __bool__(self) -> bool:
-        return bool(self._reads or self._firsts or self._made or self._left)
+        return bool(self._reads or self._firsts or self._seen or self._made or self._left)
 
 
 def _is_in(holder: Holder, buffers: Collection[Buffer]) -> bool:
     buffer = realized_buffer(holder.uop)
     return buffer is not None and buffer in buffers
+
+
+def _is_among(holder: Holder, references: Sequence[weakref.ref[Holder]]) -> bool:
+    return any(ref() is holder for ref in references)
 
 
 def _alive(references: Sequence[weakref.ref[Holder]]) -> Iterator[Holder]:

@@ -17,7 +17,7 @@ class Holder:
     """A tensor, as the engine sees it. What is abstract here is the whole of what the engine asks
     of a tensor. (Not an ABC: `isinstance` would run Python code.)"""
 
-    __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
+    __slots__ = ("_grad", "_uop", "requires_grad", "serial", "__weakref__")
 
     _uop: UOp
     """The node that it represented when last seen. `uop` is the current one: the same, if this is a
@@ -26,8 +26,8 @@ class Holder:
     """Whether a gradient is required; None if that is not specified."""
     serial: int
     """In order of creation."""
-    grad: Any
-    """The gradient, another holder, or None."""
+    _grad: Any
+    """The gradient, another holder, or None, to who is not the step's own code."""
 
     @property
     @abstractmethod

@@ -119,6 +119,12 @@ class Recorder(Protocol):
     def begins_gradient(self, holder: Holder) -> None:
         """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
 
+    def sees_gradient(self, holder: Holder) -> None:
+        """The step's own code looks whether a tensor has a gradient."""
+
+    def clears_gradient(self, holder: Holder) -> None:
+        """A tensor shall have no gradient, and has none."""
+
     def each_time(self, happens: Callable[[], None]) -> None:
         """Something is done by the host, which it has to do in each replay, too."""
 
@@ -333,11 +339,12 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
 
 def in_memory(node: UOp) -> bool:
     """Whether `node` is a view of storage that holds its value already. On devices without kernels
-    all movement is a view."""
+    all movement is a view; on others windows are, if elements repeat in them."""
     below, views = node, GroupOp.Movement if keeps(node.device) else GroupOp.View
     while below.op in views or below.op is Ops.DETACH:
         below = resolved(below.src[0])
-    return below.op is Ops.BUFFER
+    bottom = bottom_of(below)
+    return bottom.op is Ops.BUFFER and stored_base(below) is bottom
 
 
 def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) -> list[UOp]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.engine.aliases import steps_between
 from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, value_of
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import bits_variable, variable_name
+from tinygrad.schedule.strides import steps_between
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import names_of

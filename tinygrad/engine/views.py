@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tinygrad.backends.disk import Region
 from tinygrad.base.errors import ShapeError
-from tinygrad.engine.aliases import bottom_of, steps_between
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.sharing import address_of
 from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
+from tinygrad.schedule.strides import steps_between
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

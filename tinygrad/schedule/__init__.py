@@ -16,6 +16,7 @@
 What the walk stands on:
 
     bases           what must lie in memory for a value to be read there
+    strides         how far apart the elements of a view lie: which are copies, which repeat some
     demand          which kernel needs an element, at which index, under which gate
     movement        a reshape or a flip as index arithmetic
     inlining        the decision: stored, or computed again (redo: what that costs)

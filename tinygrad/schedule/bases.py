@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from weakref import WeakKeyDictionary
 
+from tinygrad.schedule.strides import repeats, strides_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -58,10 +59,14 @@ def reached(*starts: UOp, through: Callable[[UOp], bool]) -> Iterator[UOp]:
 
 def stored_base(node: UOp) -> UOp:
     """What must be stored so that `node` is a view of storage. Movement that copies nothing, or
-    only leaves out elements, is skipped."""
+    only leaves out elements, is skipped; so is all of a view that shows elements several times, as
+    these are one for who writes there."""
     node = beneath(node, (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH))
     below = beneath(node, VIEWS)
-    return below if is_memory(below) or below.op is Ops.ASSIGN else node
+    if is_memory(below) or below.op is Ops.ASSIGN:
+        return below
+    whole = beneath(node, MOVED)
+    return whole if strides_of(node, whole) is not None and repeats(node, whole) else node
 
 
 def contiguous_base(node: UOp) -> UOp:

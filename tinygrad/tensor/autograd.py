@@ -194,27 +194,27 @@ class Autograd(Pairs):
 
     def _add_gradient(self, made: Self) -> None:
         step = computing.recorder
-        if self.grad is None:
+        if self._grad is None:
             without_gradient(self)
-            self.grad = made
-        elif getattr(self.grad, "shape", None) != made.shape or not isinstance(self.grad, Core):
+            self._grad = made
+        elif getattr(self._grad, "shape", None) != made.shape or not isinstance(self._grad, Core):
             raise ArgumentError(
-                f"backward: the .grad of a tensor of shape {made.shape} was set to {self.grad!r}; "
+                f"backward: the .grad of a tensor of shape {made.shape} was set to {self._grad!r}; "
                 "legal are None and a tensor of its shape"
             )
-        elif step is not None and self.grad.serial < step.start:
-            there: Any = self.grad
+        elif step is not None and self._grad.serial < step.start:
+            there: Any = self._grad
             with self.no_grad():  # where replays find it
                 there.assign(there + made)
         else:
             with self.no_grad():
-                self.grad = self.grad + made
+                self._grad = self._grad + made
 
     def move_gradient_to(self, place: Any) -> None:
         """See `Holder`."""
         with self.no_grad():
-            place.assign(place.zeros_like() if self.grad is None else self.grad)
-        self.grad = place
+            place.assign(place.zeros_like() if self._grad is None else self._grad)
+        self._grad = place
 
     @property
     def _expression(self) -> UOp:

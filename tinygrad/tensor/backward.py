@@ -77,8 +77,8 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         wanted += beside
         made = _made(root, lines, wanted, long_way, False)
         for place, gradient in made or ():
-            if wanted[place].grad is None:
-                wanted[place].grad = gradient
+            if wanted[place]._grad is None:
+                wanted[place]._grad = gradient
             else:
                 wanted[place]._add_gradient(gradient)
         return made is not None

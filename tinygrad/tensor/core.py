@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import at_once, prod
-from tinygrad.engine.aliases import (
-    bottom_of,
-    is_window,
-    on_bottom,
-    repeats,
-    writable_part,
-)
+from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part
 from tinygrad.engine.holders import Holder, Promised, holders
+from tinygrad.engine.realize import computing
 from tinygrad.engine.storage import (
     Changes,
     Family,
@@ -41,6 +36,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
+from tinygrad.schedule.strides import is_window, repeats
 from tinygrad.tensor.modes import training
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
@@ -98,7 +94,7 @@ class Core(Holder):
         _uop      the slot below all these: what this was last seen to stand for; empty in a promise
     """
 
-    __slots__ = ("grad", "_taped", "_kin", "_source")
+    __slots__ = ("_taped", "_kin", "_source")
     training: ClassVar[Any] = training
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
@@ -132,7 +128,7 @@ class Core(Holder):
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 
-    grad: Self | None
+    _grad: Self | None
     _taped: bool
     _kin: Family | None
     """The family, once there may be others in it."""
@@ -171,7 +167,7 @@ class Core(Holder):
         return (
             self._uop is node
             and self.requires_grad is wants_gradient
-            and self.grad is None
+            and self._grad is None
             and self._kin is None
             and self._source is None
             and not self._taped
@@ -181,7 +177,7 @@ class Core(Holder):
     def _promised(cls, promise: Promise) -> Self:
         """A tensor that has no node before it is asked for one."""
         made = object.__new__(cls)
-        made.requires_grad, made.grad, made._kin = promise.wants, None, None
+        made.requires_grad, made._grad, made._kin = promise.wants, None, None
         made._taped, made._source = promise.wants is True, promise
         holders.add(made)
         Promised.holders.add(made)
@@ -223,12 +219,16 @@ class Core(Holder):
             node = node.detach()  # gradients follow what it is a view of
         if promise.wants is None:
             asked(promise, self)
-        root = root_of(node)
-        root = end_of_views(node) if root is None else root
-        if promise.stored is promise and root.op in MOVED:
+        is_view = promise.stored is not promise
+        # what the family begins with, whose own tensor may be gone
+        first = promise.stored.node if is_view and not is_known else node
+        root = root_of(first)
+        root = end_of_views(first) if root is None else root
+        begins_with_copy = root.op in MOVED and not (is_view and is_known)
+        if begins_with_copy:
             self._family.root = root
             join(bottom_of(root), self._family)
-        elif not is_known:
+        if not is_known and (is_view or not begins_with_copy):
             taped = taped or (self.requires_grad is None and equals_known(node))
         if is_known:
             join(promise.base, self._family)
@@ -267,9 +267,29 @@ class Core(Holder):
         note_change(self)
 
     @property
+    def grad(self) -> Self | None:
+        """The gradient, or None. It can be set: to a tensor of this shape, or to None. Replays of a
+        captured step rely on what the step's own code has found here.
+
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> _ = (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [4.0]
+        """
+        if computing.recorder is not None:
+            computing.recorder.sees_gradient(self)
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        if gradient is None and self._grad is None and computing.recorder is not None:
+            computing.recorder.clears_gradient(self)
+        self._grad = gradient
+
+    @property
     def has_gradient(self) -> bool:
         """Whether `grad` is there."""
-        return self.grad is not None
+        return self._grad is not None
 
     @property
     def family(self) -> Family:
@@ -289,7 +309,7 @@ class Core(Holder):
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None:
             node.origin = user_line()
-        self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
+        self._uop, self.requires_grad, self._grad, self._taped = node, requires_grad, None, False
         self._kin = self._source = None
         holders.add(self)
 

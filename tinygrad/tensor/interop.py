@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 from abc import abstractmethod
+from copy import deepcopy
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
@@ -21,7 +22,6 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.base.later import later
 from tinygrad.engine import storage
-from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import check_readable, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
@@ -29,6 +29,7 @@ from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import shown_of
 from tinygrad.schedule.bases import contiguous_base
 from tinygrad.schedule.shard_rules import placement_of
+from tinygrad.schedule.strides import strides_of
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.dlpack import Borrowed, Strided
@@ -392,7 +393,7 @@ class Interop(Writing):
 
     def __repr__(self) -> str:
         node = self.uop
-        grad = None if self.grad is None else self.grad.uop
+        grad = None if self._grad is None else self._grad.uop
         where = f"on {self.device} with grad {_short(grad)}"
         if self._is_plain() and 0 not in self.shape and self.numel() <= SHOWN:
             return f"<Tensor {_values(self._read(), ', ')} {self.dtype.name} {self.shape} {where}>"
@@ -432,7 +433,7 @@ class Interop(Writing):
         """Another tensor that is a view of this one: a write to either is seen by both."""
         made = self.of(self._uop)
         made.requires_grad = self.requires_grad
-        made._taped, made.grad = self._taped, self.grad
+        made._taped, made._grad = self._taped, self._grad
         made._enter(self._family)
         return made
 
@@ -441,7 +442,7 @@ class Interop(Writing):
         made = self.detach().contiguous()
         realize(made._held)
         made.requires_grad = self.requires_grad
-        made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        made._grad = deepcopy(self._grad, memo)
         return made
 
 

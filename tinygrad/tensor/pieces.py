@@ -9,9 +9,10 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv, plain
-from tinygrad.engine.aliases import Pair, diagonal_of, is_window
+from tinygrad.engine.aliases import Pair, diagonal_of
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
+from tinygrad.schedule.strides import is_window
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types, given_sizes
 from tinygrad.tensor.movement import Movement, Pads
 from tinygrad.tensor.roots import end_of_views, is_detached, tape_end

@@ -23,10 +23,11 @@ from typing import Any
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.engine.aliases import bottom_of, repeats, steps_between
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, empty, last_eras, learn
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
+from tinygrad.schedule.strides import repeats, steps_between
 from tinygrad.tensor.looks import Look, chain_of, end_below, look_at, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

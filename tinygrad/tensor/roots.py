@@ -4,16 +4,10 @@ written."""
 
 from __future__ import annotations
 
-from tinygrad.engine.aliases import (
-    bottom_of,
-    is_plain_window,
-    is_window,
-    on_bottom,
-    repeats,
-    steps_between,
-)
+from tinygrad.engine.aliases import bottom_of, on_bottom
 from tinygrad.engine.storage import latest
 from tinygrad.schedule.bases import beneath
+from tinygrad.schedule.strides import is_plain_window, is_window, repeats, steps_between
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, TypeVar
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import SPEC
-from tinygrad.engine.aliases import bottom_of, is_window
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
+from tinygrad.schedule.strides import is_window
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.origin import user_line
@@ -426,7 +427,8 @@ class _OnStandIns:
         """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
-    drawing = begins_gradient = before = after = refuse
+    drawing = before = after = refuse
+    begins_gradient = sees_gradient = clears_gradient = refuse
 
     def each_time(self, happens: Any) -> None:
         """It can't be remembered."""

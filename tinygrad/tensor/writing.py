@@ -23,14 +23,7 @@ from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argsort
-from tinygrad.engine.aliases import (
-    bottom_of,
-    on_bottom,
-    repeats,
-    steps_between,
-    writable_part,
-    written,
-)
+from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part, written
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
@@ -47,6 +40,7 @@ from tinygrad.engine.storage import (
 )
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import beneath, is_concrete
+from tinygrad.schedule.strides import repeats, steps_between
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core
@@ -463,8 +457,8 @@ class Writing(Autograd):
     def _put(self, view: Self, value: Self) -> None:
         """Makes `value` the value of `view`, a view of this: as an expression where gradients
         follow, else in storage."""
-        if 0 in view.shape:
-            return
+        if 0 in view.shape and (value.requires_grad is not True or _is_silent(view)):
+            return  # of a value that wants a gradient it says that this has one, too
         if _is_silent(view) or not (value.requires_grad is True or self._is_recorded):
             self._overwrite(view, value)
         else:

@@ -12,6 +12,7 @@ from tinygrad.nn.optim.lbfgs import LBFGS
 from tinygrad.nn.optim.moments import LAMB, Adam, Adamax, AdamW, NAdam, RAdam
 from tinygrad.nn.optim.momentum import LARS, SGD, Lion, Muon, orthogonalized
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup
+from tinygrad.nn.optim.rows import SparseAdam
 from tinygrad.nn.optim.schedule import (
     ChainedScheduler,
     ConstantLR,
@@ -68,6 +69,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "Scheduler",
     "SequentialLR",
+    "SparseAdam",
     "StepLR",
     "clip_grad_norm_",
     "clip_grad_value_",

@@ -53,7 +53,7 @@ def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm:
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
     for param, grad in moved:
-        param.grad = grad * scale.to(grad.device).cast(grad.dtype)
+        param._grad = grad * scale.to(grad.device).cast(grad.dtype)
 
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
@@ -79,7 +79,7 @@ def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
     [6.0, -7.0]
     """
     for param, grad in with_gradients(params):
-        param.grad = grad.clamp(-clip_value, clip_value)
+        param._grad = grad.clamp(-clip_value, clip_value)
 
 
 def _norm(x: Tensor, kind: float) -> Tensor:
@@ -160,7 +160,7 @@ class GradScaler:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
         for param, grad in with_gradients(optimizer.params):
             kind = compute_dtype(grad.dtype)
-            param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+            param._grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:

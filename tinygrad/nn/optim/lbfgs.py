@@ -16,6 +16,9 @@ from tinygrad.tensor.arguments import check_choice
 Closure = Callable[[], Tensor]
 
 
+OPTIONS = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+
+
 class LBFGS:
     """A quasi-Newton direction from the last few steps: no matrix is kept, only pairs of vectors.
 
@@ -86,6 +89,7 @@ class LBFGS:
             "direction": self.direction,
             "last_gradient": self.last_gradient,
             "length": self.length,
+            "options": {name: getattr(self, name) for name in OPTIONS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -93,11 +97,13 @@ class LBFGS:
         self.moves, self.turns = list(state["moves"]), list(state["turns"])
         self.direction, self.last_gradient = state["direction"], state["last_gradient"]
         self.length = state["length"]
+        for name, value in state.get("options", {}).items():
+            setattr(self, name, value)
 
     def zero_grad(self) -> None:
         """Forgets the gradients."""
         for param in self.params:
-            param.grad = None
+            param._grad = None
 
     def step(self, closure: Closure) -> Tensor:
         """Moves the parameters; returns the loss of the first call of `closure`."""
@@ -178,7 +184,7 @@ class LBFGS:
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there are none."""
         parts = [
-            (param.zeros_like() if param.grad is None else param.grad).detach().flatten()
+            (param.zeros_like() if param._grad is None else param._grad).detach().flatten()
             for param in self.params
         ]
         return Tensor.cat(*parts).realize()

@@ -41,6 +41,11 @@ class Momentum(Optimizer):
     def _before_it_varies(self) -> None:
         self.b = self.b or self._own_zeros()
 
+    def _make_room(self, names: list[str]) -> None:
+        if "b.0" in names:
+            self._before_it_varies()
+        super()._make_room(names)
+
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The direction to go, and the state that changed."""
         if not self.b and not self.momentum:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any
@@ -24,6 +24,7 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
+from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, kept, number_in
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -51,14 +52,29 @@ class Stepper(ABC):
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
-        >>> sorted(optimizer.state_dict())[-1]
-        'lr'
+        >>> sorted(optimizer.state_dict())[:3]
+        ['b.0', 'lr', 'options.base_lr']
         """
+        return self._tensors() | self._options()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """What steps write to, by name."""
         given = set(map(id, (*self.params, *self.buffers)))
         return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
+    @abstractmethod
+    def _options(self) -> dict[str, Tensor]:
+        """The options that are numbers, by name, each in a tensor of its own."""
+
+    @abstractmethod
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        """Has these options from now on, by the names that `_options` gives them; ArgumentError if
+        one makes no sense."""
+
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resumes from where `state` was taken.
+        """Resumes from where `state` was taken, with the options that were in use there. What a
+        state doesn't say, as one of `get_state_dict(optimizer)`, which has tensors alone, is as it
+        was made.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -67,8 +83,11 @@ class Stepper(ABC):
         >>> other.lr.item()
         0.25
         """
+        options = {name: number_in(state[name]) for name in self._options() if name in state}
+        self._take(options, only_check=True)
         self._make_room(list(state))
-        load_state_dict(self.state_dict(), state)
+        load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
+        self._take(options)
 
     @abstractmethod
     def _make_room(self, names: list[str]) -> None:
@@ -86,7 +105,7 @@ class Stepper(ABC):
         True
         """
         for param, grad in with_gradients(self.params):
-            param.grad = None if set_to_none else grad.zeros_like()
+            param._grad = None if set_to_none else grad.zeros_like()
 
     def step(self) -> None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -112,22 +131,6 @@ class Stepper(ABC):
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
         """Updates the parameters; returns all tensors that change. Realize them together."""
-
-
-PARTS = ("b1", "b2", "rho", "alpha")
-NUMBERED = (
-    *PARTS,
-    "eps",
-    "weight_decay",
-    "momentum",
-    "dampening",
-    "lr_decay",
-    "momentum_decay",
-    "lambd",
-    "tcoef",
-)
-"""Options that are numbers, from 0 on: what averages keep a part of, and others."""
-SETTABLE = ("lr", "weight_decay", "eps")
 
 
 class Optimizer(Stepper):
@@ -350,7 +353,7 @@ class Optimizer(Stepper):
             looks = found
             if Several not in map(type, looks):  # in which others may be later
                 self._looked_at = held, looks, tensors
-        grads = [param.grad for param in self.params]
+        grads = [param._grad for param in self.params]
         given = [grad for grad in grads if grad is not None]
         if not all([isinstance(grad, Tensor) for grad in given]):
             return None
@@ -376,7 +379,7 @@ class Optimizer(Stepper):
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
         with_gradients(self.params)
-        moved = [i for i, param in enumerate(self.params) if param.grad is not None]
+        moved = [i for i, param in enumerate(self.params) if param._grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
         for i in moved:
@@ -386,22 +389,22 @@ class Optimizer(Stepper):
         for who in dict.fromkeys(i if self._is_late(i) else None for i in moved):
             changed += self._advance(who)
         for i in moved:
-            param, grad = self.params[i], self.params[i].grad
+            param, grad = self.params[i], self.params[i]._grad
             assert grad is not None, "filtered above"
             kind = wide(param.dtype)
             here, slope = self._shared(i, param, grad)
             if not self.keeps_gradients:
-                param.grad = slope
+                param._grad = slope
             slope = slope.cast(kind)
             new, state = self._moved(i, here.cast(kind), -slope if self.maximize else slope)
             value = new.cast(param.dtype).shard_like(param)
             changed += [self._put(param, value), *state]
-        still = [param for param in self.params if param.grad is None]
+        still = [param for param in self.params if param._grad is None]
         return [*still, *self.buffers, *changed]
 
     def _check_gradient(self, i: int, param: Tensor) -> None:
         """ArgumentError where `.grad` was given what `backward` doesn't give."""
-        grad = param.grad
+        grad = param._grad
         assert grad is not None, "it moves"
         check_types(f"{self._name}.step", [grad], Tensor, "tensors as .grad of a parameter")
         if grad.shape != param.shape or grad.device != param.device:
@@ -430,7 +433,7 @@ class Optimizer(Stepper):
 
     def _part(self) -> None:
         """Parameters that stay while others move have numbers of their own from now on: copies."""
-        still = [i for i, p in enumerate(self.params) if p.grad is None] if self.numbers else []
+        still = [i for i, p in enumerate(self.params) if p._grad is None] if self.numbers else []
         for i in still if len(still) < len(self.params) else ():
             if not self._is_late(i):
                 for name in self.numbers:
@@ -443,6 +446,18 @@ class Optimizer(Stepper):
         """The number of this name that parameter `i` has; None: that all share."""
         shared: Tensor = getattr(self, name)
         return self.late.get(f"{i}.{name}", shared)
+
+    def _options(self) -> dict[str, Tensor]:
+        """Each as the float64 that Python counts with."""
+        of: dict[str, Any] = {"device": self.device, "dtype": dtypes.float64}
+        return {PREFIX + name: Tensor([number], **of) for name, number in kept(self).items()}
+
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        given = {name.removeprefix(PREFIX): number for name, number in options.items()}
+        self._check(**given)
+        for name, number in given.items():
+            if not only_check and getattr(self, name) != number:
+                setattr(self, name, number)
 
     def _make_room(self, names: list[str]) -> None:
         own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
@@ -467,49 +482,6 @@ class Optimizer(Stepper):
     def _beside(like: Tensor, number: Tensor) -> Tensor:
         """A number of the optimizer on the device of `like`, in its dtype."""
         return number.to(like.device).cast(like.dtype)
-
-
-class Options(MutableMapping[str, Any]):
-    """What an optimizer was made with, by name. "lr" is a number, and is written in place;
-    "weight_decay" and "eps" can be set, too, but a captured step keeps those that it saw.
-
-    >>> from tinygrad.nn.optim import SGD
-    >>> options = SGD([Tensor([1.0])], lr=0.5, momentum=0.9).param_groups[0]
-    >>> options["lr"] *= 0.5
-    >>> options["lr"], options["momentum"]
-    (0.25, 0.9)
-    """
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
-
-        names = inspect.signature(type(optimizer)).parameters
-        self._names = [name for name in names if hasattr(optimizer, name)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(f"param_groups: no option {name!r}; there are {', '.join(self)}")
-        value = getattr(self._optimizer, name)
-        return float(value.item()) if isinstance(value, Tensor) else value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name not in self._names or name not in SETTABLE:
-            raise ArgumentError(
-                f"param_groups: {self._optimizer._name}'s {name!r} = {value!r}; legal to set are "
-                f"{', '.join(each for each in SETTABLE if each in self._names)}"
-            )
-        if not isinstance(value, Tensor):
-            self._optimizer._check(**{name: value})
-        setattr(self._optimizer, name, value)
-
-    def __delitem__(self, name: str) -> None:
-        raise ArgumentError(f"param_groups: del {name!r}; legal is to set it")
 
 
 class OptimizerGroup(Stepper):
@@ -574,13 +546,24 @@ class OptimizerGroup(Stepper):
         return self.optimizers[i]
 
     def _make_room(self, names: list[str]) -> None:
-        for i, each in enumerate(self.optimizers):
-            begin = f"optimizers.{i}."
+        for begin, each in self._named():
             each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
+
+    def _options(self) -> dict[str, Tensor]:
+        return {begin + n: t for begin, each in self._named() for n, t in each._options().items()}
+
+    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+        for begin, each in self._named():
+            own = {n.removeprefix(begin): x for n, x in options.items() if n.startswith(begin)}
+            each._take(own, only_check)
+
+    def _named(self) -> list[tuple[str, Stepper]]:
+        """Each with what the names in its state begin with."""
+        return [(f"optimizers.{i}.", each) for i, each in enumerate(self.optimizers)]
 
     def schedule_step(self) -> list[Tensor]:
         """A step of each that has a gradient; returns all tensors that change."""
-        moved = [one for one in self._alone if any(p.grad is not None for p in one.params)]
+        moved = [one for one in self._alone if any(p._grad is not None for p in one.params)]
         return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 
 
@@ -609,17 +592,17 @@ def step_again(
         step()
     for each in optimizers:
         for param in () if each.keeps_gradients else each.params:
-            _ = param.grad is not None and param.grad.uop  # parts let go of the whole
+            _ = param._grad is not None and param._grad.uop  # parts let go of the whole
 
 
 def with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Those that have a gradient, and that. Replays must find none where a captured step did."""
     found = []
     for param in params:
-        if param.grad is None:
+        if param._grad is None:
             without_gradient(param)
         else:
-            found.append((param, param.grad))
+            found.append((param, param._grad))
     return found
 
 
