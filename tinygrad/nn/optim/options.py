@@ -45,7 +45,6 @@ class Options(MutableMapping[str, Any]):
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-
         names = inspect.signature(type(optimizer)).parameters
         self._names = [name for name in names if hasattr(optimizer, name)]
 
