@@ -141,7 +141,7 @@ def _contraction(draft: Draft, nest: Nest, reduction: UOp, last: UOp) -> Product
     if (pair := operands_of(reduction)) is None:
         return None
     rows, columns = pair if last in pair[1].ranges else pair[::-1]
-    if last in rows.ranges or last not in columns.ranges:
+    if last in rows.ranges or last not in columns.ranges or _is_filled_for_each(draft, last):
         return None
     loops = own_ranges(reduction)
     inner = loops[-1]
@@ -165,6 +165,11 @@ def _contraction(draft: Draft, nest: Nest, reduction: UOp, last: UOp) -> Product
         laying_out(nest, rows),
         is_multiplied=pair == factors_of(reduction),
     )
+
+
+def _is_filled_for_each(draft: Draft, loop: UOp) -> bool:
+    """Whether values kept in rows, which may have vectors of their own, are filled in each turn."""
+    return any(loop in draft.stages[name].ranges for name in draft.kept)
 
 
 # ---- matrix units --------------------------------------------------------------------------------
