@@ -567,6 +567,14 @@ def argument_has_gradient():
     three(TinyJit(lambda x: (x + 1 if x.grad is None else x).realize()), Tensor([2.0]))
 
 
+def argument_gets_gradient():
+    def step(x):
+        (x * x).sum().backward()
+        return x.grad.realize()
+
+    three(TinyJit(step), Tensor([2.0], requires_grad=True))
+
+
 MISUSES = {
     "item": (calls(lambda x: (x * x.sum().item()).realize(), vec(1)), JitError, "read on the host"),
     "tolist": (calls(lambda x: x.tolist(), vec(1)), JitError, "return the tensor"),
@@ -586,6 +594,7 @@ MISUSES = {
     "array protocol": (calls(lambda x: np.asarray(x + 1), vec(1)), JitError, "read on the host"),
     "dlpack": (calls(lambda x: np.from_dlpack(x), vec(1)), JitError, "read on the host"),
     "look at its gradient": (argument_has_gradient, JitError, "reads .grad of argument 0"),
+    "return its gradient": (argument_gets_gradient, JitError, r"return it.*loss\.gradient\(x\)"),
     "argument that is state": (argument_is_state, JitError, "argument 0 lies in a buffer"),
     "state as captured argument": (argument_was_state, JitError, "argument 0 is also read"),
     "changed container": (changes_a_container, JitError, "changes a container"),

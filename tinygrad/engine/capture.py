@@ -280,7 +280,7 @@ class Capture:
     def sees_gradient(self, holder: Holder) -> None:
         """Notes that replays must find one, or none, as this finds it now."""
         for number, argument in enumerate(self.stand_ins):
-            if holder is argument:
+            if holder is argument and not holder.has_gradient:
                 raise JitError(
                     f"{self.name}: reads .grad of argument {number}, which replays are not given; "
                     "legal is the gradient as an argument of its own"
