@@ -61,8 +61,7 @@ class Gradients:
 
     def begins(self, holder: Holder) -> None:
         """The step looked for the gradient of this tensor, which has none, or gives it one."""
-        known = [*[ref for ref, _ in self._before], *self._firsts, *self._cleared]
-        if holder.serial < self.start and not _is_among(holder, known):
+        if self._is_first(holder):
             self._firsts.append(weakref.ref(holder))
 
     def sees(self, holder: Holder) -> None:
@@ -74,9 +73,13 @@ class Gradients:
 
     def clears(self, holder: Holder) -> None:
         """The step sets a gradient to None that is None already."""
-        known = [*[ref for ref, _ in self._before], *self._firsts, *self._cleared]
-        if holder.serial < self.start and not _is_among(holder, known):
+        if self._is_first(holder):
             self._cleared.append(weakref.ref(holder))
+
+    def _is_first(self, holder: Holder) -> bool:
+        """Whether a tensor from before the step had no gradient, and the step comes to it first."""
+        known = [*[ref for ref, _ in self._before], *self._firsts, *self._cleared]
+        return holder.serial < self.start and not _is_among(holder, known)
 
     def made(self, state: Collection[Buffer]) -> list[Any]:
         """The gradients, but those that were given before, that the step, which has ended, made for

@@ -343,6 +343,8 @@ def in_memory(node: UOp) -> bool:
     below, views = node, GroupOp.Movement if keeps(node.device) else GroupOp.View
     while below.op in views or below.op is Ops.DETACH:
         below = resolved(below.src[0])
+    if below.op is Ops.BUFFER:
+        return True
     bottom = bottom_of(below)
     return bottom.op is Ops.BUFFER and stored_base(below) is bottom
 
