@@ -85,8 +85,8 @@ class Moments(Optimizer):
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
-        m = self._put(self.m[i], _moved_average(self.m[i], grad, self._inertia(self.m[i])))
-        v = self._put(self.v[i], _moved_average(self.v[i], grad, self.b2, squared=True))
+        m = self._put(self.m[i], moved_average(self.m[i], grad, self._inertia(self.m[i])))
+        v = self._put(self.v[i], moved_average(self.v[i], grad, self.b2, squared=True))
         return m, v
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -113,9 +113,10 @@ def _steps(power: Tensor, b: float) -> Tensor:
 
 
 @expression
-def _moved_average(
+def moved_average(
     average: Tensor, new: Tensor, keep: float | Tensor, squared: bool = False
 ) -> Tensor:
+    """An average that keeps this part of itself, with `new`, or its square, in it."""
     return keep * average + (1 - keep) * (new.square() if squared else new)
 
 
@@ -303,7 +304,7 @@ class Adamax(Moments):
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             grad = grad + self.weight_decay * param
-        m = self._put(self.m[i], _moved_average(self.m[i], grad, self._inertia(self.m[i])))
+        m = self._put(self.m[i], moved_average(self.m[i], grad, self._inertia(self.m[i])))
         u = self._put(self.v[i], (self.v[i] * self.b2).maximum(grad.abs() + self.eps))
         return param - self._lr(param) * (m / self._shares(i, m)[0]) / u, [m, u]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.moments import Moments
+from tinygrad.nn.optim.moments import Moments, moved_average
 from tinygrad.nn.optim.optimizer import Parameters
 from tinygrad.tensor import Tensor
 
@@ -50,9 +50,9 @@ class SparseAdam(Moments):
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         # (rows, 1..)
         used = (grad != 0).any(tuple(range(1, grad.ndim)), keepdim=True) if grad.ndim else grad != 0
-        b1 = self._inertia(self.m[i])
-        m = used.where(b1 * self.m[i] + (1 - b1) * grad, self.m[i])
-        v = used.where(self.b2 * self.v[i] + (1 - self.b2) * grad.square(), self.v[i])
+        m = moved_average(self.m[i], grad, self._inertia(self.m[i]))
+        v = moved_average(self.v[i], grad, self.b2, squared=True)
+        m, v = used.where(m, self.m[i]), used.where(v, self.v[i])
         m, v = self._put(self.m[i], m), self._put(self.v[i], v)
         m_share, v_share = self._shares(i, m)
         direction = m / m_share * v_share.sqrt() / (v.sqrt() + self.eps)
