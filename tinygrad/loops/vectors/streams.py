@@ -31,6 +31,7 @@ from tinygrad.loops.vectors.runs import (
     come_from_memory,
     lay_runs_side_by_side,
     read_by,
+    runs_of,
     split_into_runs,
     stage_one_by_one,
     take_rows_together,
@@ -324,7 +325,8 @@ def _mostly(loads: list[UOp], last: UOp, across: UOp) -> bool:
 
 def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
     """A single reduction down the columns of rows that are read whole: its accumulators are a LOCAL
-    row, and a task takes a strip of columns."""
+    row, and a task takes a strip of columns. Whole rows follow one another in memory, so a few runs
+    of them are read in parallel."""
     last = nest.loops[-1]
     lanes = draft.lanes
     if len(reductions) != 1 or len(nest.values) != 1 or draft.stages or lanes == 1:
@@ -349,7 +351,11 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
     reduction = next(iter(sums_of(draft.below(draft.nest("store").values))))
     row = draft.numbered("acc")
     draft.do("accumulate", draft.path(reduction), (strip,), row)
-    draft.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
+    runs = runs_of([reduction], down) if width >= size_of(last) else 1
+    if runs > 1:
+        draft.split(name_of(down), size_of(down) // runs, name_of(down) + "r", "UNROLL", "LOOP")
+    else:
+        draft.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
     draft.vectorise(f"{row}.{strip}", 1)
     draft.vectorise(strip, COPIES)
     draft.give("PARALLEL", names(r for r in nest.loops[:-1] if role_of(r) == "LOOP"))
