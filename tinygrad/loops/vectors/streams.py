@@ -47,6 +47,7 @@ from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
     MANY_TASKS,
+    TASKS,
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
@@ -343,7 +344,8 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
         return False  # phases that end where the row does: accumulators have a row of their own
     if size_of(down) < 2 * ACCUMULATE_TURNS or role_of(down) != "LOOP":
         return False
-    strips = max(1, min(MANY_TASKS, work(draft.kernel) // GRAIN))
+    outer = turns(nest.loops[:-1])
+    strips = 1 if outer >= TASKS else max(1, min(MANY_TASKS, work(draft.kernel) // GRAIN))
     width = max(ceil(size_of(last) / strips), STRIP_BYTES // reduction.dtype.itemsize)
     width = min(round_up(width, COPIES * lanes), round_up(size_of(last), COPIES * lanes))
     width = min(width, draft.target.cache_l1 // 2 // reduction.dtype.itemsize)
