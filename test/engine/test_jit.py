@@ -1,7 +1,9 @@
 """A captured step does what its plain calls do, for every kind of program; what it couldn't do is
 an error that says so. One program or misuse a line."""
 
+import copy
 import gc
+import pickle
 import threading
 import time
 import weakref
@@ -1315,15 +1317,15 @@ def test_a_part_of_an_expression_and_a_view_of_it_are_computed_by_each_replay(pa
         np.testing.assert_array_equal(found.numpy(), right)
 
 
-@pytest.mark.parametrize("copy", [lambda t: t.repeat(2, 1), lambda t: t.T.reshape(-1)])
-def test_a_copy_of_state_or_of_an_argument_is_copied_by_each_replay(copy):
+@pytest.mark.parametrize("made", [lambda t: t.repeat(2, 1), lambda t: t.T.reshape(-1)])
+def test_a_copy_of_state_or_of_an_argument_is_copied_by_each_replay(made):
     """It lies in memory as a view does; but it is none."""
     state = Tensor([[0.0, 1.0], [2.0, 3.0]]).realize()
-    captured, kept, wanted = TinyJit(lambda x: (copy(state), copy(x))), [], []
+    captured, kept, wanted = TinyJit(lambda x: (made(state), made(x))), [], []
     for turn in range(CALLS):
         x = Tensor([[float(turn), 1.0], [2.0, 3.0]]).realize()
         kept += captured(x)
-        wanted += [copy(state).numpy(), copy(x).numpy()]
+        wanted += [made(state).numpy(), made(x).numpy()]
         state[0] = float(turn)
         x[1] = -1.0
     for found, right in zip(kept, wanted, strict=True):
@@ -1338,3 +1340,39 @@ def test_an_argument_may_be_a_view_of_which_there_is_a_copy():
         part = rows[::2]
         part.realize().numpy()
         assert step(part).tolist() == [[2, 3, 4]]
+
+
+class Stepping:
+    """A model that holds its own step."""
+
+    def __init__(self):
+        self.weight = vec(1, 2)
+        self.step = TinyJit(self.forward)
+
+    def forward(self, x):
+        return (self.weight * x).realize()
+
+
+def added(x):
+    return (x + 1).realize()
+
+
+def test_a_copied_model_captures_for_itself():
+    model = Stepping()
+    for _ in range(3):
+        model.step(vec(1, 1))
+    other = copy.deepcopy(model)
+    other.weight.assign(vec(3, 4)).realize()
+    for _ in range(3):
+        assert other.step(vec(1, 1)).tolist() == [3, 4]
+        assert model.step(vec(1, 1)).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda step: pickle.loads(pickle.dumps(step))])
+def test_a_copy_of_a_step_has_captured_nothing(copied):
+    step = TinyJit(added)
+    for _ in range(3):
+        step(vec(1))
+    other = copied(step)
+    assert other.captured is None and step.captured is not None
+    assert [other(vec(n)).item() for n in range(3)] == [1, 2, 3]

@@ -283,6 +283,31 @@ def test_a_captured_step_that_threads_share_loses_no_write():
     assert total.tolist() == [202] * 16
 
 
+def test_threads_that_share_a_step_from_its_first_call_lose_no_write():
+    one = Tensor.ones(16).contiguous().realize()
+    for _ in range(20):
+        total = Tensor.zeros(16).contiguous().realize()
+        step = TinyJit(lambda x, total=total: total.assign(total + x).sum().realize())
+        together(*[lambda step=step: [step(one) for _ in range(3)]] * 4, often=True)
+        assert total.tolist() == [12] * 16
+
+
+def test_threads_share_the_step_of_an_instance_from_its_first_call():
+    class Counter:
+        def __init__(self) -> None:
+            self.total = Tensor.zeros(4).contiguous().realize()
+
+        @TinyJit
+        def add(self, x):
+            return self.total.assign(self.total + x).sum().realize()
+
+    one = Tensor.ones(4).contiguous().realize()
+    for _ in range(10):
+        counter = Counter()
+        together(*[lambda it=counter: [it.add(one) for _ in range(3)]] * 4, often=True)
+        assert counter.total.tolist() == [12] * 4
+
+
 def test_values_are_copied_before_another_thread_gets_their_memory():
     def work(n: int) -> None:
         for turn in range(40):

@@ -57,6 +57,8 @@ KERNELS = {
     "convolution 3x3, 8x64x56x56 to 64": kernels.conv(8, 64, 56, 56, 64),
     "softmax 4096x4096": kernels.softmax(4096, 4096),
     "transposition 4096x4096": kernels.transpose(4096, 4096),
+    "sums of rows 4096x4096": kernels.total(4096, 4096, 1),
+    "sums of columns 65536x256": kernels.total(65536, 256, 0),
     "states of blocks, 16x512 of 2048": kernels.states(16, 512, 2048),
     "causal attention 8x1024x64": kernels.attention(8, 1024, 64),
 }

@@ -182,6 +182,16 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     assert ("split", "i0", 4, "i0u", "LOOP", "UNROLL") in small
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("rows", "runs"), [(1024, 4), (1001, 1), (1005, 5), (1002, 3), (10, 1)])
+def test_a_matrix_from_memory_is_summed_in_a_few_runs(axis, rows, runs):
+    """A prefetcher that follows one run alone asks memory for too little."""
+    machine = replace(kernels.WIDE, cache_l2=1 << 14)
+    recipe = schedule(kernels.total(rows, 256, axis), machine)[1]
+    split = [step[2] for step in recipe if step[:2] == ("split", "i0") and step[3] == "i0r"]
+    assert split == ([rows // runs] if runs > 1 else [])
+
+
 @pytest.mark.parametrize("how", kernels.COMBINED)
 def test_what_two_operands_are_together_is_reduced_in_a_tile_of_registers(how):
     recipe = schedule(kernels.combined(500, 600, 64, how), kernels.WIDE)[1]

@@ -65,7 +65,16 @@ def test_columns_that_are_few_and_long_are_summed_in_rows_of_several_neighbours(
 
 
 @pytest.mark.parametrize(
-    "shape,axes", [((700, 300, 3), (0, 1)), ((100_003, 5), 0), ((90_001, 2), 0)]
+    ("shape", "blocks"), [((8192, 64), 16), ((8192, 8, 16), 16), ((8192, 63), 1), ((300, 4096), 1)]
+)
+def test_a_long_table_of_few_columns_is_work_for_several_cores(shape, blocks):
+    x = Tensor.empty(*shape).realize().sum(0)
+    store = plan(structure_of([x.uop]).sink, Wishes()).steps[0].ast.src[0]
+    assert store.src[0].src[0].arg[1] == blocks * x.numel()
+
+
+@pytest.mark.parametrize(
+    "shape,axes", [((700, 300, 3), (0, 1)), ((100_003, 5), 0), ((90_001, 2), 0), ((9001, 60), 0)]
 )
 @pytest.mark.parametrize("name", ["sum", "max", "prod"])
 def test_reductions_of_few_columns_are_those_of_numpy(shape, axes, name):

@@ -8,6 +8,7 @@ else than the call raises JitError.
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import once
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import JIT
 from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
@@ -80,6 +82,7 @@ class TinyJit(Generic[P, R]):
             raise JitError(f"TinyJit: {fxn!r} of type {type(fxn).__name__}; legal are functions")
         self.function = fxn
         self._bound: dict[int, TinyJit[..., R]] = {}
+        self._beginning = ForkSafeLock(threading.RLock)  # one thread's first calls after another's
         self.reset()
         functools.update_wrapper(self, fxn)
 
@@ -138,9 +141,16 @@ class TinyJit(Generic[P, R]):
             return self
         found = self._bound.get(id(instance))
         if found is None:
-            found = self._bound[id(instance)] = TinyJit(_method(self.function, instance))
-            weakref.finalize(instance, self._bound.pop, id(instance), None)
+            with self._beginning.now:
+                found = self._bound.get(id(instance))
+                if found is None:
+                    found = self._bound[id(instance)] = TinyJit(_method(self.function, instance))
+                    weakref.finalize(instance, self._bound.pop, id(instance), None)
         return found
+
+    def __reduce__(self) -> Any:
+        """A copy captures for itself: what a copied model's step reads is the copy's."""
+        return TinyJit, (self.function,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not JIT.value or computing.recorder is not None:  # off, or a step inside another
@@ -149,7 +159,8 @@ class TinyJit(Generic[P, R]):
         if call is not None and (given := call.recognise(args, kwargs)) is not None:
             self.cnt += 1
             return call.run(given)  # type: ignore[no-any-return]
-        return self._call(args, kwargs)
+        with self._beginning.now:
+            return self._call(args, kwargs)
 
     def _call(self, args: Any, kwargs: Any) -> R:
         """A call that is the first, is to be captured, or differs from the one before."""

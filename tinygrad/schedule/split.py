@@ -24,6 +24,9 @@ from tinygrad.uop.op import MONOIDS, Ops
 
 MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
+FEW_COLUMNS = 1 << 12  # of a table: a core sums some 1,024 beside each other
+LARGE = 1 << 19  # elements of a table whose rows are work for several cores
+BLOCKS_OF_ROWS = 16
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
 ROW, ENOUGH = 64, 16  # elements side by side that memory delivers as fast as it can; a line of them
@@ -170,6 +173,8 @@ def _split(node: UOp) -> UOp:
     if not is_concrete(source):
         return node
     shape, results = source.shape, node.shape
+    if _has_few_columns(node) and source.size >= LARGE and not is_product(node):
+        return _in_two(node, 0, BLOCKS_OF_ROWS)
     if not 0 < node.size < MANY_RESULTS or source.size // node.size < LONG:
         return node
     axis = next((a for a in axes if shape[a] >= min(PARTIALS)), None)
@@ -183,6 +188,13 @@ def _split(node: UOp) -> UOp:
     parts = next((p for p in PARTIALS if size % p == 0), PARTIALS[0])
     made = _in_two(node, axis, parts) if parts <= size else node
     return made.reduce_axis(node.arg[0], (last + 1,)).reshape(results) if beside > 1 else made
+
+
+def _has_few_columns(node: UOp) -> bool:
+    """Whether it sums whole rows of a table that is much longer than wide."""
+    rows, *columns = node.src[0].shape
+    is_table = node.arg[1] == (0,) and node.size == prod(columns)
+    return is_table and MANY_RESULTS <= node.size < FEW_COLUMNS and rows >= BLOCKS_OF_ROWS**2
 
 
 def _beside(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:

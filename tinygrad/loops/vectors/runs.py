@@ -10,6 +10,7 @@ from tinygrad.loops.draft import COPIES, Draft, Nest, names
 from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
+    is_index,
     is_plain_loop,
     name_of,
     own_ranges,
@@ -23,10 +24,11 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.tasks import TASKS, TASKS_WITH_BLOCKS
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
-RUNS = 4
-"""Runs of memory that a core reads in parallel."""
+RUNS = (4, 5, 3, 2)
+"""Runs of memory that a core reads in parallel, the best number first: a prefetcher that follows
+one run alone doesn't ask memory for as much as it can deliver."""
 
 ROWS_IN_RUNS = 8
 """Rows that a core reads in parallel if several are interleaved in one run: enough sums to hide the
@@ -56,11 +58,17 @@ def _share(rows: list[UOp], last: UOp) -> bool:
     return any(last not in n.ranges and n.ranges & loops for n in read_by(rows))
 
 
-def _are_in_runs(rows: list[UOp], last: UOp) -> bool:
-    """Whether rows from memory are read as `RUNS` parallel runs: if there are enough rows, and they
-    share an operand."""
-    size = size_of(last) if is_plain_loop(last) else 0
-    return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
+def runs_of(rows: list[UOp], loop: UOp) -> int:
+    """In how many parallel runs the rows of this loop are read from memory, if they follow one
+    another there. 1: they are too few, or the loop will be cut, where a concatenation's parts
+    meet."""
+    reduced = {n for row in rows for n in row.src[0].toposort()}
+    compared = (n for n in reduced if n.op in GroupOp.Comparison and any(map(is_index, n.src)))
+    if not is_plain_loop(loop) or any(loop in n.ranges for n in compared):
+        return 1
+    size = size_of(loop)
+    fitting = (n for n in RUNS if size % n == 0 and size >= n * TASKS_WITH_BLOCKS)
+    return next(fitting, 1)
 
 
 def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp | None) -> int:
@@ -68,7 +76,7 @@ def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp | No
     side (`lay_runs_side_by_side`), a line of each; if one alone does, as many as of all of them."""
     if across is None or not come_from_memory(draft, rows, last):
         return COPIES
-    if not _are_in_runs(rows, last):
+    if runs_of(rows, last) == 1:
         return 2 * COPIES
     if vector_unit(draft, across) is not None:
         return 1
@@ -99,11 +107,14 @@ def split_into_runs(draft: Draft, nest: Nest, rows: list[UOp]) -> tuple[str, lis
     loop over the rows of a run, the loops over rows that are read side by side, and how many turns
     of the former a task has at least."""
     last = nest.loops[-1]
-    if not _are_in_runs(rows, last):
+    count = runs_of(rows, last)
+    if count == 1:
         return name_of(last), [], 1
     turning = _taking_turns(nest, rows)
-    count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
-    least = _rows_of_a_task(_sums_of_rows(draft), last, count)
+    count = ROWS_IN_RUNS // turns(turning) if turning else count
+    several = len(_read_in_turn(draft)) > 1
+    # of each matrix, enough rows to be a run
+    least = max(1, size_of(last) // (count * TASKS)) if several else 1
     inner = draft.split(name_of(last), size_of(last) // count, name_of(last) + "r")
     return inner, [name_of(last), *names(turning)], least
 
@@ -118,27 +129,27 @@ def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
     return found if 2 * turns(found) <= ROWS_IN_RUNS else []
 
 
-def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
-    """The least number of rows of each run in a task. If it reads several matrices in turn
-    (`stage_one_by_one`), enough for each of them to be a run."""
-    return 1 if len(sums) < 2 else max(1, size_of(last) // (runs * TASKS))
-
-
 def _sums_of_rows(draft: Draft) -> list[UOp]:
     """The sums that are direct values of the stores, one for each element."""
     nest = draft.nest("store")
     return [n for n in sums_of(draft.below(nest.values)) if n.ranges == frozenset(nest.loops)]
 
 
-def stage_one_by_one(draft: Draft, side_by_side: list[str]) -> list[str]:
-    """For sums over the rows of several matrices: each sum is staged for all rows of a task in
-    turn, unless one depends on another and reads the row again. Returns the stages' names."""
-    rows = draft.nest("store").loops[-1]
+def _read_in_turn(draft: Draft) -> list[str]:
+    """The outermost loops of the sums over the rows of several matrices, unless two have the same
+    loops, or one depends on another and reads the row again: then none."""
     sums = _sums_of_rows(draft)
     loops = [name_of(own_ranges(n)[0]) for n in sums]
     together = len({*loops}) < len(loops)
     again = any(one is not other and one in other.toposort() for one in sums for other in sums)
-    if role_of(rows) != "LOOP" or draft.stages or len(sums) < 2 or together or again:
+    return [] if together or again else loops
+
+
+def stage_one_by_one(draft: Draft, side_by_side: list[str]) -> list[str]:
+    """For sums over the rows of several matrices: each sum is staged for all rows of a task in
+    turn. Returns the stages' names."""
+    rows, loops = draft.nest("store").loops[-1], _read_in_turn(draft)
+    if role_of(rows) != "LOOP" or draft.stages or len(loops) < 2:
         return []
     over = dict.fromkeys((*side_by_side, name_of(rows)))
     for first in loops:

@@ -31,6 +31,7 @@ from tinygrad.loops.vectors.runs import (
     come_from_memory,
     lay_runs_side_by_side,
     read_by,
+    runs_of,
     split_into_runs,
     stage_one_by_one,
     take_rows_together,
@@ -46,6 +47,7 @@ from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
     MANY_TASKS,
+    TASKS,
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
@@ -324,7 +326,8 @@ def _mostly(loads: list[UOp], last: UOp, across: UOp) -> bool:
 
 def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
     """A single reduction down the columns of rows that are read whole: its accumulators are a LOCAL
-    row, and a task takes a strip of columns."""
+    row, and a task takes a strip of columns. Whole rows follow one another in memory, so a few runs
+    of them are read in parallel."""
     last = nest.loops[-1]
     lanes = draft.lanes
     if len(reductions) != 1 or len(nest.values) != 1 or draft.stages or lanes == 1:
@@ -341,7 +344,8 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
         return False  # phases that end where the row does: accumulators have a row of their own
     if size_of(down) < 2 * ACCUMULATE_TURNS or role_of(down) != "LOOP":
         return False
-    strips = max(1, min(MANY_TASKS, work(draft.kernel) // GRAIN))
+    outer = turns(nest.loops[:-1])
+    strips = 1 if outer >= TASKS else max(1, min(MANY_TASKS, work(draft.kernel) // GRAIN))
     width = max(ceil(size_of(last) / strips), STRIP_BYTES // reduction.dtype.itemsize)
     width = min(round_up(width, COPIES * lanes), round_up(size_of(last), COPIES * lanes))
     width = min(width, draft.target.cache_l1 // 2 // reduction.dtype.itemsize)
@@ -349,7 +353,11 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
     reduction = next(iter(sums_of(draft.below(draft.nest("store").values))))
     row = draft.numbered("acc")
     draft.do("accumulate", draft.path(reduction), (strip,), row)
-    draft.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
+    runs = runs_of([reduction], down) if width >= size_of(last) else 1
+    if runs > 1:
+        draft.split(name_of(down), size_of(down) // runs, name_of(down) + "r", "UNROLL", "LOOP")
+    else:
+        draft.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
     draft.vectorise(f"{row}.{strip}", 1)
     draft.vectorise(strip, COPIES)
     draft.give("PARALLEL", names(r for r in nest.loops[:-1] if role_of(r) == "LOOP"))
