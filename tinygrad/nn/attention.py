@@ -9,6 +9,12 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.layers import Linear
 from tinygrad.nn.norms import LayerNorm
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda x: x.relu(),
+    "gelu": lambda x: x.gelu("none"),
+}
 
 
 class MultiheadAttention:
@@ -221,7 +227,9 @@ class TransformerLayer:
             self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         self.dropout = dropout
         self.norm_first = norm_first
-        self._activation = _activation(activation)
+        if isinstance(activation, str):
+            check_choice(type(self).__name__, "activation", activation, ACTIVATIONS)
+        self.activation = activation
 
     def _added(self, x: Tensor, norm: LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
         """x plus the result of a part of the layer, normalized before the part or after the sum."""
@@ -230,7 +238,9 @@ class TransformerLayer:
         return norm(x + part(x).dropout(self.dropout))
 
     def _fed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self._activation(self.linear1(x)).dropout(self.dropout))
+        given = self.activation
+        activation = ACTIVATIONS[given] if isinstance(given, str) else given
+        return self.linear2(activation(self.linear1(x)).dropout(self.dropout))
 
 
 class TransformerEncoderLayer(TransformerLayer):
@@ -305,15 +315,3 @@ class TransformerDecoderLayer(TransformerLayer):
         x = self._added(tgt, self.norm1, attention)
         x = self._added(x, self.norm2, look_back)
         return self._added(x, self.norm3, self._fed_forward)
-
-
-def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    known: dict[str, Callable[[Tensor], Tensor]] = {
-        "relu": lambda x: x.relu(),
-        "gelu": lambda x: x.gelu("none"),
-    }
-    if not isinstance(given, str):
-        return given
-    if given not in known:
-        raise ArgumentError(f"activation={given!r}; legal are {', '.join(known)}, or a function")
-    return known[given]

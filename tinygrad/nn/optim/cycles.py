@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Stepper
 from tinygrad.nn.optim.schedule import Scheduler, check_factor, cosine
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice, check_number_from
@@ -71,7 +70,7 @@ class OneCycleLR(Scheduler):
     three_phase: bool = False
     counts = ("total_steps",)
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         if self.total_steps is None:
             if self.epochs is None or self.steps_per_epoch is None:
                 raise ArgumentError(
@@ -96,7 +95,7 @@ class OneCycleLR(Scheduler):
             self.rates = [*self.rates[:1], (self.max_lr, first), (first, last)]
             self.momenta = [*self.momenta, (high, high)]
             self.ends = [up, 2 * up, self.total_steps - 1]
-        super().__post_init__(optimizer)
+        super().__post_init__()
         for each in self.optimizers:
             each.base_lr = first  # from which other schedules go on, as in PyTorch
 
@@ -181,7 +180,7 @@ class CyclicLR(Scheduler):
     max_momentum: float = 0.9
     counts = ("step_size_up", "step_size_down")
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_choice("CyclicLR", "mode", self.mode, SCALES)
         check_choice("CyclicLR", "scale_mode", self.scale_mode, ("cycle", "iterations"))
         if self.scale_fn is not None:
@@ -189,7 +188,7 @@ class CyclicLR(Scheduler):
         _check_momenta(self)
         if self.step_size_down is None:
             self.step_size_down = self.step_size_up
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`; `base` doesn't matter."""

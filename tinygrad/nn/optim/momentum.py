@@ -215,14 +215,14 @@ class Muon(Momentum):
         super().__init__(params, lr, momentum, weight_decay, nesterov)
         self.ns_steps = ns_steps
         self.ns_coefficients = ns_coefficients
-        self.scale = SCALES[adjust_lr_fn]
+        self.adjust_lr_fn = adjust_lr_fn
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         lr = self._lr(param)
         direction, state = self._direction(i, grad)
         matrix = direction.reshape(direction.shape[0] if direction.ndim else 1, -1)
         turned = orthogonalized(matrix, self.ns_steps, self.ns_coefficients).reshape(param.shape)
-        step = lr * self.scale(*matrix.shape) * turned
+        step = lr * SCALES[self.adjust_lr_fn](*matrix.shape) * turned
         return param * (1 - lr * self.weight_decay) - step, state
 
 

@@ -12,7 +12,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -20,7 +20,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
-from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
@@ -46,11 +46,11 @@ class Scheduler(ABC):
     [0.5]
     """
 
-    optimizer: InitVar[Stepper]
+    optimizer: Stepper = field(repr=False)
     after: int = field(default=-1, kw_only=True)
     counts: ClassVar[tuple[str, ...]] = ()  # the options that must be 1 or more
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_number_from(type(self).__name__, "last_epoch", self.after, -1)
         self.has_stepped = False
         self.told: int | None = None  # steps, if it has counted
@@ -58,7 +58,6 @@ class Scheduler(ABC):
             if (number := getattr(self, name)) < 1:
                 who = type(self).__name__
                 raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
-        self.optimizers = optimizers_of(optimizer)
         self.turn = (
             Tensor([self.after + 1], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
         )
@@ -66,6 +65,11 @@ class Scheduler(ABC):
             written.realize()
         for each in self.optimizers:
             each.lr = self.rate(each.base_lr, self.turn).cast(dtypes.float32)
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """Those whose rate it sets."""
+        return optimizers_of(self.optimizer)
 
     @abstractmethod
     def rate(self, base: float, turn: Tensor) -> Tensor:
@@ -171,9 +175,9 @@ class LambdaLR(Scheduler):
 
     factor: Callable[[Tensor], Tensor | float]
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_factor("LambdaLR", self.factor)
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor(turn)."""
@@ -195,11 +199,11 @@ class MultiplicativeLR(Scheduler):
 
     factor: Callable[[Tensor], Tensor | float]
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_factor("MultiplicativeLR", self.factor)
         before = (self.factor(Tensor([turn])) for turn in range(1, self.after + 2))
         self.product = _kept(math.prod(float(Tensor(factor).item()) for factor in before))
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base times the product so far."""
@@ -239,9 +243,9 @@ class ConstantLR(Scheduler):
     total_iters: int = 5
     counts = ("total_iters",)
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_number_from("ConstantLR", "factor", self.factor, 0, 1)
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor, later base."""
@@ -268,11 +272,11 @@ class LinearLR(Scheduler):
     total_iters: int = 5
     counts = ("total_iters",)
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_above("LinearLR", "start_factor", self.start_factor)
         check_number_from("LinearLR", "start_factor", self.start_factor, 0, 1)
         check_number_from("LinearLR", "end_factor", self.end_factor, 0, 1)
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(start + (end - start)·share of the steps)."""
@@ -361,9 +365,9 @@ class PolynomialLR(Scheduler):
     power: float = 1.0
     counts = ("total_iters",)
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         check_number_from("PolynomialLR", "power", self.power, 0)
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(1 - turn / total_iters)^power, then 0."""
@@ -445,14 +449,14 @@ class SequentialLR(Scheduler):
     schedulers: Sequence[Scheduler]
     milestones: Sequence[int]
 
-    def __post_init__(self, optimizer: Stepper) -> None:
+    def __post_init__(self) -> None:
         legal = len(self.schedulers) - 1
         if len(self.milestones) != legal:
             raise ArgumentError(
                 f"SequentialLR: {len(self.milestones)} milestones for "
                 f"{len(self.schedulers)} schedules; legal are {legal}"
             )
-        super().__post_init__(optimizer)
+        super().__post_init__()
 
     @property
     def end(self) -> int | None:
@@ -517,7 +521,8 @@ class ChainedScheduler(Scheduler):
             if each.optimizers != schedulers[0].optimizers:
                 raise ArgumentError("ChainedScheduler: of several optimizers; legal is one")
         self.schedulers = schedulers
-        self.__post_init__(optimizer or OptimizerGroup(*schedulers[0].optimizers))
+        self.optimizer = optimizer or schedulers[0].optimizer
+        self.__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base times the factors of all."""
@@ -574,7 +579,7 @@ class ReduceLROnPlateau:
     ) -> None:
         check_choice("ReduceLROnPlateau", "threshold_mode", threshold_mode, ("rel", "abs"))
         check_choice("ReduceLROnPlateau", "mode", mode, ("min", "max"))
-        self.optimizers = optimizers_of(optimizer)
+        self.optimizer = optimizer
         self.sign = 1 if mode == "min" else -1
         self.factor = factor
         self.patience = patience
@@ -597,7 +602,7 @@ class ReduceLROnPlateau:
         bad = (better | (self.resting > 0)).where(0.0, self.bad + 1)
         cut = bad > self.patience
         return [
-            *(self._cut(each, cut) for each in self.optimizers),
+            *(self._cut(each, cut) for each in optimizers_of(self.optimizer)),
             self.best.assign(better.where(value, self.best)),
             self.bad.assign(cut.where(0.0, bad)),
             self.resting.assign(cut.where(float(self.cooldown), resting)),
@@ -611,7 +616,7 @@ class ReduceLROnPlateau:
 
     def get_last_lr(self) -> list[float]:
         """The rates now, one an optimizer."""
-        return [float(each.lr.item()) for each in self.optimizers]
+        return [float(each.lr.item()) for each in optimizers_of(self.optimizer)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step depends on besides the optimizer."""
