@@ -26,7 +26,8 @@ MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 FEW_COLUMNS = 1 << 12  # of a table: a core sums some 1,024 beside each other
 LARGE = 1 << 19  # elements of a table whose rows are work for several cores
-BLOCKS_OF_ROWS, ROWS_OF_BLOCK = 16, 64  # at least: partial results are a small part of the table
+BLOCKS_OF_ROWS = 16
+FEWEST_ROWS = 1 << 10  # of such a table: what its blocks' results add to it is little then
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
 ROW, ENOUGH = 64, 16  # elements side by side that memory delivers as fast as it can; a line of them
@@ -194,7 +195,7 @@ def _has_few_columns(node: UOp) -> bool:
     """Whether it sums whole rows of a table that is much longer than wide."""
     rows, *columns = node.src[0].shape
     is_table = node.arg[1] == (0,) and node.size == prod(columns)
-    return is_table and MANY_RESULTS <= node.size < FEW_COLUMNS and rows >= BLOCKS_OF_ROWS * ROWS_OF_BLOCK
+    return is_table and MANY_RESULTS <= node.size < FEW_COLUMNS and rows >= FEWEST_ROWS
 
 
 def _beside(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
