@@ -24,11 +24,12 @@ from tinygrad.uop.op import MONOIDS, Ops
 
 MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
+PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
+
 FEW_COLUMNS = 1 << 12  # of a table: a core sums some 1,024 beside each other
 LARGE = 1 << 19  # elements of a table whose rows are work for several cores
 BLOCKS_OF_ROWS = 16
 FEWEST_ROWS = 1 << 10  # of such a table: what its blocks' results add to it is little then
-PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
 ROW, ENOUGH = 64, 16  # elements side by side that memory delivers as fast as it can; a line of them
 BLOCK = 256  # elements of a running reduction for one lane
