@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 6015,
     "codegen": 5820,
     "backends/*": 2975,
-    "engine": 5890,
+    "engine": 5895,
     "tensor/*": 7725,
 }
 CORE_BUDGET = 36_840  # all of the above: the floors that make a Tensor run, with every renderer

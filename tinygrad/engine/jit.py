@@ -86,6 +86,9 @@ class TinyJit(Generic[P, R]):
         self.reset()
         functools.update_wrapper(self, fxn)
 
+    def __repr__(self) -> str:
+        return self._name
+
     def reset(self) -> None:
         """Forgets what was captured, for all instances if this is a method.
 

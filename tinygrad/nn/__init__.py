@@ -175,6 +175,7 @@ from tinygrad.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from tinygrad.nn.printed import print_as_described
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
@@ -344,6 +345,7 @@ __all__ = [
 ]
 
 spell(globals(), __all__)
+print_as_described(globals()[name] for name in __all__)
 
 
 INSTEAD = {

@@ -41,6 +41,9 @@ class Lazy(Unmade):
         self.name, self.make, self.axis = name, make, axis
         self.why = f"{name}: no weights before its first call; legal is to call the model before"
 
+    def __repr__(self) -> str:
+        return f"{self.name}()"
+
     def __call__(self, x: Tensor) -> Any:
         """Becomes the layer for x, and gives what that makes of it."""
         if capturing():

@@ -1,5 +1,6 @@
-"""Utilities for layers: parameters as one vector, clipped gradients, norms folded into the layer
-before them, weights computed from other tensors, and, in `rnn`, sequences of several lengths."""
+"""Utilities for layers: how a model prints, parameters as one vector, clipped gradients, norms
+folded into the layer before them, weights computed from other tensors, and, in `rnn`, sequences of
+several lengths."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tinygrad.nn.optim.gradients import (
     clip_grads_with_norm_,
     get_total_norm,
 )
+from tinygrad.nn.printed import described
 from tinygrad.nn.utils import parametrizations, rnn
 from tinygrad.nn.utils.parametrizations import (
     remove_spectral_norm,
@@ -28,6 +30,7 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "described",
     "fuse_conv_bn_eval",
     "fuse_linear_bn_eval",
     "get_total_norm",
