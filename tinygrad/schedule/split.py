@@ -175,7 +175,7 @@ def _split(node: UOp) -> UOp:
     if not is_concrete(source):
         return node
     shape, results = source.shape, node.shape
-    if _has_few_columns(node) and source.size >= LARGE and not is_product(node):
+    if _is_long_table(node):
         return _in_two(node, 0, BLOCKS_OF_ROWS)
     if not 0 < node.size < MANY_RESULTS or source.size // node.size < LONG:
         return node
@@ -192,11 +192,12 @@ def _split(node: UOp) -> UOp:
     return made.reduce_axis(node.arg[0], (last + 1,)).reshape(results) if beside > 1 else made
 
 
-def _has_few_columns(node: UOp) -> bool:
-    """Whether it sums whole rows of a table that is much longer than wide."""
-    rows, *columns = node.src[0].shape
-    is_table = node.arg[1] == (0,) and node.size == prod(columns)
-    return is_table and MANY_RESULTS <= node.size < FEW_COLUMNS and rows >= FEWEST_ROWS
+def _is_long_table(node: UOp) -> bool:
+    """Whether it sums the rows of a large table that is much longer than wide, and no product."""
+    source = node.src[0]
+    if node.arg[1] != (0,) or source.shape[0] < FEWEST_ROWS or source.size < LARGE:
+        return False
+    return MANY_RESULTS <= node.size < FEW_COLUMNS and not is_product(node)
 
 
 def _beside(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
