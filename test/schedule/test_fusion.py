@@ -16,8 +16,8 @@ def data(*shape: int) -> Tensor:
     return Tensor(values).realize()
 
 
-def plan_of(*tensors: Tensor) -> Plan:
-    return plan(structure_of([t.uop for t in tensors]).sink)
+def plan_of(*tensors: Tensor, wishes: Wishes | None = None) -> Plan:
+    return plan(structure_of([t.uop for t in tensors]).sink, *filter(None, [wishes]))
 
 
 def check(expected: int, *tensors: Tensor) -> None:
@@ -25,8 +25,9 @@ def check(expected: int, *tensors: Tensor) -> None:
     assert len(steps) == expected, [step.ast for step in steps]
 
 
-def temporaries(*tensors: Tensor) -> list[int]:
-    return sorted(s.size for s in plan_of(*tensors).storages if s.kind == "temp")
+def temporaries(*tensors: Tensor, wishes: Wishes | None = None) -> list[int]:
+    made = plan_of(*tensors, wishes=wishes)
+    return sorted(s.size for s in made.storages if s.kind == "temp")
 
 
 X = data(64, 256)
@@ -120,6 +121,18 @@ def test_users_that_reduce_other_axes_read_memory() -> None:
 def test_softmax_has_no_temporary() -> None:
     assert temporaries(X.softmax()) == []
     assert temporaries(X.layernorm()) == []
+
+
+def test_what_is_scaled_by_its_own_statistics_is_stored_if_it_is_costly_and_stays_in_a_cache() -> (
+    None
+):
+    def kept(x: Tensor, cache: int) -> int:
+        return max(temporaries(x - x.mean(0), wishes=Wishes(cache=cache)))
+
+    x = data(512, 1000)
+    assert kept(x.log(), cache=4 * x.size) == 512_000
+    assert kept(x.log(), cache=4 * x.size - 1) == 1000
+    assert kept(x.relu() * 2 + 1, cache=4 * x.size) == 1000
 
 
 def test_what_a_gradient_wants_of_an_activation_is_computed_again() -> None:

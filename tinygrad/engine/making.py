@@ -63,7 +63,8 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     window = shortest(target.window_limit for target in targets)
     largest = shortest(target.largest_buffer for target in targets) // ALIGNMENT * ALIGNMENT
     turns = shortest(target.turn_limit for target in targets)
-    return plan(sink, Wishes(longest, most, lanes, registers, window, largest, turns))
+    cache = min((0 if target.has_groups else target.cache_l3 for target in targets), default=0)
+    return plan(sink, Wishes(longest, most, lanes, registers, window, largest, turns, cache))
 
 
 def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:

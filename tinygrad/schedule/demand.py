@@ -96,3 +96,11 @@ def overlaps(demand: Demand) -> bool:
     """Whether loops need most elements several times, as those of overlapping windows do."""
     elements: int = prod(at.vmax - at.vmin + 1 for at in demand.where)
     return turns_of(loops_of(demand.where)) >= 2 * elements
+
+
+def follow(demands: Demanded) -> bool:
+    """Whether one of the kernels reads what another stores: the statistics of what it scales."""
+    kernels = {demand.kernel for demand in demands}
+    return any(
+        not kernel.reads.keys().isdisjoint(other.stores) for kernel in kernels for other in kernels
+    )

@@ -9,13 +9,15 @@ from collections.abc import Container, Sequence
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
 from tinygrad.schedule.crossings import Crossing, crossings
-from tinygrad.schedule.demand import Contexts, Demand, Demanded, is_redone, overlaps
+from tinygrad.schedule.demand import Contexts, Demand, Demanded, follow, is_redone, overlaps
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import (
+    BYTE_WORTH,
     CHEAP_LEAVES,
     CHEAP_WEIGHT,
     FREE_LEAVES,
+    NEAR_WORTH,
     WEIGHT_LIMIT,
     kept_anyway,
     laid_out,
@@ -115,7 +117,9 @@ class Inlining:
         inside = [d for d, cs in demands.items() if any(turns_of(c) > node.size for c in cs)]
         if len(set(inside) - self.laying_out) > self.laid_out[node]:
             return False
-        read = small_work(node, self._is_stored_anyway)
+        near = node.size * node.dtype.itemsize <= self._wishes.cache and follow(demands)
+        worth = NEAR_WORTH if near else BYTE_WORTH
+        read = small_work(node, self._is_stored_anyway, worth)
         return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
 
     def _is_stored_anyway(self, node: UOp) -> bool:

@@ -19,7 +19,8 @@ class Wishes:
     have work for all lanes of groups. `in_registers`: products of these dtypes can make scores in
     registers. `window`: the bytes of each buffer that a kernel can see. `largest`: the most bytes
     of a buffer that temporaries share. `turns`: the most turns of a lane's loops in order. Of
-    `buffers`, `window`, `largest` and `turns`, 0 means no limit."""
+    `buffers`, `window`, `largest` and `turns`, 0 means no limit. `cache`: the bytes of the last
+    cache, if a kernel may find there what the one before has stored."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
@@ -28,6 +29,7 @@ class Wishes:
     window: int = 0
     largest: int = 0
     turns: int = 0
+    cache: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 BYTE_WORTH = 12
 """Operations that cost as much as writing a byte of a value and reading it in another kernel."""
 
+NEAR_WORTH = 4
+"""The same, where that kernel follows so soon that the byte is still in a cache."""
+
 SMALL = 8
 """Reading a value is free if it is this many times smaller than the result."""
 
@@ -103,11 +106,13 @@ def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
     return found
 
 
-def small_work(node: UOp, is_kept: Callable[[UOp], bool]) -> list[UOp] | None:
+def small_work(
+    node: UOp, is_kept: Callable[[UOp], bool], byte_worth: int = BYTE_WORTH
+) -> list[UOp] | None:
     """The stored values that an element is computed from, if few of them are large, and if
     computing it takes fewer operations than storing it; each operation counts once, however often
     its result is used."""
-    most = BYTE_WORTH * node.dtype.itemsize
+    most = byte_worth * node.dtype.itemsize
     weight, large, read = 0, 0, list[UOp]()
 
     def is_made(top: UOp) -> bool:

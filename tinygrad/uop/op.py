@@ -488,10 +488,10 @@ ROW: dict[Ops, Row] = {row.op: row for row in TABLE}
 
 WEIGHT = {
     Ops.EXP2: 12,
-    Ops.LOG2: 16,
-    Ops.SIN: 24,
-    Ops.COS: 24,
-    Ops.POW: 40,
+    Ops.LOG2: 24,
+    Ops.SIN: 48,
+    Ops.COS: 48,
+    Ops.POW: 100,
     Ops.THREEFRY: 60,
     Ops.IDIV: 4,
 }
