@@ -126,6 +126,7 @@ ACCURATE = {  # against SciPy, in units of the last place: float32, float64
     "digamma": (scipy.special.digamma, 2, 40, 9, 9),
     "i0": (scipy.special.i0, -50, 50, 5, 12),
     "exp": (np.exp, -80, 80, 1, 1.1),
+    "expm1": (np.expm1, -3, 3, 1.6, 2),
     "atan": (np.arctan, -20, 20, 2.2, 4),
 }
 

@@ -91,6 +91,8 @@ def test_functions_keep_the_sign_of_zero_and_are_nan_where_they_are_not_defined(
 
 
 FLOAT_FACTS = [
+    (lambda: Tensor([1e-45, -3e-45]).expm1(), [1e-45, -3e-45]),
+    (lambda: Tensor([1e-45, -3e-45]).elu(), [1e-45, -3e-45]),
     (lambda: Tensor([NAN, 1.0]).max(), NAN),
     (lambda: Tensor([1.0, NAN]).min(), NAN),
     (lambda: Tensor([1.0, NAN]).sum(), NAN),

@@ -47,6 +47,9 @@ ATAN_SHORT = (
     -0.0017539309337735176,
 )
 
+_EXPM1 = tuple(1 / math.factorial(n + 1) for n in range(15))
+"""(e**x - 1) / x by x, of Taylor: exact to 1e-16 for |x| < 0.5, the first nine to 2e-9."""
+
 
 def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     """c0 + c1·x + c2·x² ..., by Horner's rule."""
@@ -104,7 +107,9 @@ class Functions(Elementwise):
         array([0.    , 1.7183], dtype=float32)
         """
         e = self.exp()
-        return ((self * 0.5).tanh() * (e + 1))._sloped(self, e)
+        terms = _EXPM1 if self.dtype is dtypes.float64 else _EXPM1[:9]
+        near = self * fused(self, terms)
+        return self._within(0.5).where(near, e - 1)._sloped(self, e)
 
     @wide
     def log2(self) -> Self:
