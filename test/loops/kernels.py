@@ -87,6 +87,20 @@ def softmax_of_a_transpose(rows, width):
     return out((rows, width), (at(1, shape, j, i) - top).alu(Ops.EXP2) / total, i, j)
 
 
+def softmax_along_the_middle(batch, width, rows):
+    """Of (batch, width, rows), stored as (rows, batch, width)."""
+    i, b, j, first, second = named(i0=rows, i1=batch, i2=width, k0=width, k1=width)
+
+    def x(k):
+        return at(1, (batch, width, rows), b, k, i)
+
+    def e(k):
+        return (x(k) - x(first).reduce("max", first)).alu(Ops.EXP2)
+
+    total = e(second).reduce("add", second)
+    return out((rows, batch, width), e(j) * total.reciprocal(), i, b, j)
+
+
 def whole_sum(*shape):
     loops = [loop(n, f"k{i}") for i, n in enumerate(shape)]
     value = at(1, shape, *loops).reduce("add", *loops)

@@ -45,6 +45,7 @@ SOME = {
     "rows by columns of int8": kernels.sum_of_rows_and_columns(70, 33, dtypes.int8),
     "two sums of rows by columns": kernels.sums_of_rows_and_columns(64, 70),
     "whole sum": kernels.whole_sum(9, 50),
+    "softmax along the middle": kernels.softmax_along_the_middle(19, 20, 8),
     "transpose": kernels.transpose(33, 70),
     "transpose of int8": kernels.transpose(70, 90, dtypes.int8),
     "matmul": kernels.matmul(13, 40, 9),
@@ -406,6 +407,14 @@ def test_vectors_turn_to_the_side_that_is_packed_once():
     small = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)[1]
     assert small[0][:1] == ("window",)
     assert ("order", "reduce", ("k1", "k2", "k0")) in small
+
+
+def test_rows_that_are_few_are_made_together_inside_of_what_they_share():
+    """Eight rows are one block: made for each row of the result, it would be made eight times."""
+    kernel = kernels.softmax_along_the_middle(489, 32, 8)
+    recipe = schedule(kernel, kernels.NARROW)[1]
+    assert ("order", "store", ("i1", "i0", "i2")) in recipe
+    assert any(step[0] == "stage" and step[2] == ("i0", "k1") for step in recipe)
 
 
 def test_a_weight_along_the_results_rows_is_packed_once_for_all_pixels():

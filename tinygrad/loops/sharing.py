@@ -293,20 +293,26 @@ def _cut_block(draft: Draft, found: Candidate, rows: UOp, group_rows: int) -> bo
         block *= 2
     if block >= size:
         draft.block_rows |= {name}
+        if not are_terms:
+            _inside_the_others(draft, value, (name,))
         return False
     inner = draft.split(name, block, name + "b")
     if are_terms:
         draft.block_rows |= {inner}
         return True
     _add_up_blocks(draft, name, inner)
-    # what the rows have in common is computed once for all blocks: their loops go inside the others
-    top = draft.nest("store").loops
-    outer = [n for n in names(top) if n not in (name, inner) and draft.loops[n] in value.ranges]
-    outer += [name, inner]
-    draft.do("order", "store", (*outer, *(n for n in names(top) if n not in outer)))
+    _inside_the_others(draft, value, (name, inner))
     draft.blocked |= {name}
     draft.block_rows |= {inner}
     return True
+
+
+def _inside_the_others(draft: Draft, value: UOp, rows: tuple[str, ...]) -> None:
+    """Moves the loops over rows inside of the others that the value depends on: a block of rows is
+    computed once, and what all blocks have in common once for all."""
+    loops = draft.names_in("store")
+    outer = [n for n in loops if n not in rows and draft.loops[n] in value.ranges]
+    draft.do("order", "store", (*outer, *rows, *(n for n in loops if n not in (*outer, *rows))))
 
 
 def _add_up_blocks(draft: Draft, blocks: str, rows: str) -> None:
