@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5820,
     "backends/*": 2975,
     "engine": 5895,
-    "tensor/*": 7725,
+    "tensor/*": 7735,
 }
 CORE_BUDGET = 36_840  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,

@@ -231,7 +231,7 @@ class Statistics(Products):
                 raise ArgumentError(
                     f"{operation}: of no elements: shape {self.shape}, {x.dtype!r}; legal is one"
                 )
-            return x._wrap(x._constant(math.nan))
+            return x._wrap(x._constant(math.nan))._with_none_of(self)
         count = size - x.isnan().sum(-1)  # NaNs come after so many in order
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
