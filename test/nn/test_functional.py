@@ -10,7 +10,7 @@ from fuzz_silent import OURS, THEIRS
 from silent_calls import FUNCTIONS
 
 from tinygrad import Tensor, dtypes, nn
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, RuntimeCheckError, ShapeError
 from tinygrad.nn import functional as ours
 
 theirs = torch.nn.functional
@@ -704,6 +704,32 @@ def test_fractional_pooling_draws_windows_that_hold_the_last_element():
 def test_misuse_of_fractional_pooling(options, message):
     with pytest.raises((ArgumentError, ShapeError), match=f"fractional_max_pool2d: .*{message}"):
         ours.fractional_max_pool2d(Tensor.ones(1, 1, 9, 9), 2, **options)
+
+
+UNFIT = {
+    "weight of a class": lambda: ours.multi_margin_loss(
+        Tensor.ones(3, 4), Tensor([0, 1, 2]), weight=Tensor.ones(3)
+    ),
+    "one length": lambda: ours.ctc_loss(
+        Tensor.zeros(5, 2, 4), Tensor([[1, 1], [1, 2]]), Tensor([5]), Tensor([2, 2])
+    ),
+    "no vector of lengths": lambda: ours.ctc_loss(
+        Tensor.zeros(5, 2, 4), Tensor([[1, 1], [1, 2]]), Tensor([5, 5]), Tensor(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_is_given_for_each_must_be_as_many(name):
+    with pytest.raises(ShapeError, match="(multi_margin|ctc)_loss: .*legal is"):
+        UNFIT[name]()
+
+
+@pytest.mark.parametrize("offsets", [[0, 4], [1, 2], [-1, 2], [0, 2, 1]])
+def test_bags_that_lie_elsewhere(offsets):
+    found = ours.embedding_bag(Tensor([0, 1, 2]), Tensor.ones(3, 4), offsets=Tensor(offsets))
+    with pytest.raises(RuntimeCheckError, match="embedding_bag: offsets .* from 0 to at most 3"):
+        found.tolist()
 
 
 def test_sparse_gradients_are_the_same_numbers():

@@ -9,7 +9,13 @@ import torch
 from tensor.check import check, close, value
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
+from tinygrad.base.errors import (
+    ArgumentError,
+    DTypeError,
+    IndexCheckError,
+    RuntimeCheckError,
+    ShapeError,
+)
 from tinygrad.tensor import Tensor
 
 NAN, INF = math.nan, math.inf
@@ -502,3 +508,19 @@ def test_percentiles():
 def test_histograms_take_one_weight_for_each(weight):
     with pytest.raises(ShapeError, match="histogram: weight .* of 3; legal is one for each"):
         Tensor([1.0, 2.0, 4.0]).histogram(2, weight=Tensor(weight))
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.2, NAN])
+def test_shares_of_a_tensor_are_shares(q):
+    x = Tensor([1.0, 2.0, 4.0])
+    assert x.quantile(Tensor([0.0, 0.5, 1.0])).tolist() == [1, 2, 4]
+    for name, whole in (("quantile", 1), ("percentile", 100)):
+        with pytest.raises(RuntimeCheckError, match=f"{name}: q outside 0 to {whole}"):
+            getattr(x, name)(Tensor([0.5, q * whole])).tolist()
+
+
+def test_an_order_is_that_of_all():
+    row = Tensor([3.0, 2.0, 1.0])
+    assert row.searchsorted(Tensor([2.0]), sorter=Tensor([2, 1, 0])).tolist() == [1]
+    with pytest.raises(ShapeError, match=r"searchsorted: sorter \(2,\) of \(3,\); legal"):
+        row.searchsorted(Tensor([2.0]), sorter=Tensor([2, 1]))

@@ -49,6 +49,10 @@ class Sets(Statistics):
         """
         check_choice("searchsorted", "side", side, (None, "left", "right"))
         right = right or side == "right"
+        if sorter is not None and sorter.shape != self.shape:
+            raise ShapeError(
+                f"searchsorted: sorter {sorter.shape} of {self.shape}; legal is the same shape"
+            )
         rows = self if sorter is None else self.gather(-1, sorter)
         wanted = self._tensor(values)
         if not rows.ndim or (rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]):

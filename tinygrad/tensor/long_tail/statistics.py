@@ -342,6 +342,10 @@ class Statistics(Products):
         shares = shares / whole if whole > 1 else shares
         if shares.ndim > 1:
             raise ShapeError(f"{operation}: q of {shares.shape}; legal are a number and a vector")
+        if isinstance(q, Statistics):
+            fits = ((shares >= 0) & (shares <= 1))._node
+            told = f"{operation}: q outside 0 to {whole}"
+            shares = shares._from(shares._node.check(fits, "value", told)).clip(0, 1)
         values = x.sort(-1)[0]
         missing = x.isnan().sum(-1, keepdim=True)  # (.., 1)
         last = (x.shape[-1] - missing - 1).cast(x.dtype)
