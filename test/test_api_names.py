@@ -145,6 +145,7 @@ ARGUMENTS = {
     "median nanmedian mode": "dim keepdim",
     "unique": "return_inverse return_counts dim",
     "histogram": "bins range weight density",
+    "histogramdd": "bins range weight density",
     "searchsorted": "right side sorter",
     "norm": "p dim keepdim dtype",
     "nan_to_num": "nan posinf neginf",

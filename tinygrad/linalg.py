@@ -48,11 +48,12 @@ from tinygrad.numeric.linalg import (
     vecdot,
     vector_norm,
 )
-from tinygrad.numeric.symmetric import LDLFactor, ldl_factor, ldl_solve
+from tinygrad.numeric.symmetric import LDLFactor, LDLFactorEx, ldl_factor, ldl_factor_ex, ldl_solve
 
 __all__ = [
     "Eigen",
     "LDLFactor",
+    "LDLFactorEx",
     "LU",
     "LUFactor",
     "LeastSquares",
@@ -74,6 +75,7 @@ __all__ = [
     "inv",
     "inv_ex",
     "ldl_factor",
+    "ldl_factor_ex",
     "ldl_solve",
     "lstsq",
     "lu",

@@ -67,6 +67,16 @@ MISUSES = {
         ShapeError,
         ["reshape", "(6,)", "(4, 2)", "legal are shapes with as many elements"],
     ),
+    "view dtype": (
+        lambda: ones(6).view("int32"),
+        ShapeError,
+        ["reshape", "'int32'", "legal are whole numbers, or bitcast(dtype)"],
+    ),
+    "where of one": (
+        lambda: (ones(6) > 0).where(),
+        ArgumentError,
+        ["where: None and None", "nonzero(as_tuple=True)"],
+    ),
     "reshape str": (
         lambda: ones(6).reshape("a"),
         ShapeError,

@@ -10,7 +10,7 @@ from fuzz_silent import OURS, THEIRS
 from silent_calls import FUNCTIONS
 
 from tinygrad import Tensor, dtypes, nn
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, RuntimeCheckError, ShapeError
 from tinygrad.nn import functional as ours
 
 theirs = torch.nn.functional
@@ -315,6 +315,79 @@ def test_affine_grid(align_corners):
     check("affine_grid", array(2, 2, 3), [2, 3, 4, 5], align_corners=align_corners)
 
 
+CLASSES, SOFT = np.array([1, 4, 0]), np.random.default_rng(1).random((3, 5)).astype(np.float32)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_a_linear_layer(reduction):
+    name, more = "linear_cross_entropy", {"reduction": reduction}
+    check(name, array(3, 4), array(5, 4), CLASSES, **more)
+    check(name, array(3, 4), array(5, 4), CLASSES, ignore_index=4, label_smoothing=0.2, **more)
+    check(name, array(4), array(5, 4), np.array(3), **more)
+    check(name, array(3, 4), array(5, 2, 4), np.array([[1, 4], [0, 0], [2, 3]]), **more)
+    x, weight, bias = array(3, 4), array(5, 4), array(5)
+    mine, other = (
+        lib(make(x), make(weight), make(SOFT), linear_bias=make(bias), **more)
+        for lib, make in (
+            (ours.linear_cross_entropy, Tensor),
+            (theirs.linear_cross_entropy, torch.tensor),
+        )
+    )
+    np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-5)
+
+
+def test_a_layer_that_is_a_loss():
+    options = {"out_features": (2,), "bias": True, "ignore_index": 1}
+    mine, other = (lib.LinearCrossEntropyLoss(4, 5, **options) for lib in (nn, torch.nn))
+    nn.state.load_state_dict(mine, {n: Tensor(t.numpy()) for n, t in other.state_dict().items()})
+    x, target = array(3, 4), np.array([[1, 4], [0, 0], [2, 3]])
+    wanted = other(torch.tensor(x), torch.tensor(target)).item()
+    np.testing.assert_allclose(mine(Tensor(x), Tensor(target)).item(), wanted, rtol=1e-5)
+
+
+def test_misuse_of_a_layer_that_is_a_loss():
+    x, weight = Tensor.ones(3, 4), Tensor.ones(5, 4)
+    with pytest.raises(ShapeError, match=r"linear_cross_entropy: x \(3, 4\), .*\(5, 3\).*legal"):
+        ours.linear_cross_entropy(x, Tensor.ones(5, 3), Tensor([1, 2, 3]))
+    with pytest.raises(ShapeError, match=r"linear_bias \(4,\); legal"):
+        ours.linear_cross_entropy(x, weight, Tensor([1, 2, 3]), linear_bias=Tensor.ones(4))
+    with pytest.raises(ArgumentError, match="ignore_index=-100 beside probabilities"):
+        ours.linear_cross_entropy(x, weight, Tensor(SOFT), ignore_index=-100)
+
+
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_attention_with_given_weights(apart, more):
+    q, k, v = array(4, 2, 6), array(5, 2, 6), array(5, 2, 6)
+    padding, mask = np.zeros((2, 5), bool), np.triu(np.ones((4, 5), bool), 2)
+    padding[1, 3:] = True
+    biases = (array(18), array(1, 1, 6), array(1, 1, 6)) if more else (None, None, None)
+    weight = None if apart else array(18, 6)
+    given = dict.fromkeys(("q", "k", "v"))
+    if apart:
+        given = {name: array(6, 6) for name in given}
+    named = {f"{name}_proj_weight": w for name, w in given.items()}
+    named |= {"key_padding_mask": padding, "attn_mask": mask}
+    out = array(6, 6), array(6) if more else None
+    plain = {"training": False, "use_separate_proj_weight": apart, "average_attn_weights": more}
+    args = (q, k, v, 6, 3, weight, *biases, more, 0.5, *out)
+    found = []
+    for lib, make in ((ours, Tensor), (theirs, torch.tensor)):
+        arrays = [make(a) if isinstance(a, np.ndarray) else a for a in args]
+        options = {n: None if a is None else make(a) for n, a in named.items()}
+        found.append(lib.multi_head_attention_forward(*arrays, **options, **plain))
+    for mine, other in zip(*found, strict=True):
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_misuse_of_attention_with_given_weights():
+    x, w = Tensor.ones(4, 6), Tensor.ones(6, 6)
+    with pytest.raises(ArgumentError, match="use_separate_proj_weight=False without.*legal"):
+        ours.multi_head_attention_forward(
+            x, x, x, 6, 3, None, None, None, None, False, 0.0, w, None
+        )
+
+
 def test_gumbel_softmax_draws_by_probability():
     Tensor.manual_seed(0)
     logits = Tensor([[0.0, np.log(3.0)]]).expand(4000, 2)
@@ -595,6 +668,20 @@ def test_fractional_pooling(shape, kernel, options):
         np.testing.assert_array_equal(mine.numpy(), their.numpy())
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_pooling_with_places(axes):
+    x, sample = array(2, 3, *(6,) * axes), np.full((2, 3, axes), 0.3, np.float32)
+    calls = [("max_pool", (3, 2, 1)), ("adaptive_max_pool", (4,))]
+    for name, sizes in calls + [("fractional_max_pool", (2, 3))] * (axes > 1):
+        more = [{"_random_samples": kind(sample)} for kind in (Tensor, torch.tensor)]
+        more = more if "fractional" in name else [{}, {}]
+        called = f"{name}{axes}d_with_indices"
+        found = getattr(ours, called)(Tensor(x), *sizes, **more[0])
+        wanted = getattr(theirs, called)(torch.tensor(x), *sizes, **more[1])
+        for mine, their in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(mine.numpy(), their.numpy())
+
+
 def test_fractional_pooling_draws_windows_that_hold_the_last_element():
     x = np.zeros((1, 50, 9, 9), np.float32)
     x[..., -1, -1] = 1
@@ -617,6 +704,32 @@ def test_fractional_pooling_draws_windows_that_hold_the_last_element():
 def test_misuse_of_fractional_pooling(options, message):
     with pytest.raises((ArgumentError, ShapeError), match=f"fractional_max_pool2d: .*{message}"):
         ours.fractional_max_pool2d(Tensor.ones(1, 1, 9, 9), 2, **options)
+
+
+UNFIT = {
+    "weight of a class": lambda: ours.multi_margin_loss(
+        Tensor.ones(3, 4), Tensor([0, 1, 2]), weight=Tensor.ones(3)
+    ),
+    "one length": lambda: ours.ctc_loss(
+        Tensor.zeros(5, 2, 4), Tensor([[1, 1], [1, 2]]), Tensor([5]), Tensor([2, 2])
+    ),
+    "no vector of lengths": lambda: ours.ctc_loss(
+        Tensor.zeros(5, 2, 4), Tensor([[1, 1], [1, 2]]), Tensor([5, 5]), Tensor(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_is_given_for_each_must_be_as_many(name):
+    with pytest.raises(ShapeError, match="(multi_margin|ctc)_loss: .*legal is"):
+        UNFIT[name]()
+
+
+@pytest.mark.parametrize("offsets", [[0, 4], [1, 2], [-1, 2], [0, 2, 1]])
+def test_bags_that_lie_elsewhere(offsets):
+    found = ours.embedding_bag(Tensor([0, 1, 2]), Tensor.ones(3, 4), offsets=Tensor(offsets))
+    with pytest.raises(RuntimeCheckError, match="embedding_bag: offsets .* from 0 to at most 3"):
+        found.tolist()
 
 
 def test_sparse_gradients_are_the_same_numbers():

@@ -228,6 +228,26 @@ def test_indefinite_matrices_by_their_factors(complex_, hermitian, size):
     )
 
 
+@pytest.mark.parametrize(
+    "a",
+    [
+        np.diag([4.0, 0, 3, 0]),
+        [[0, 0], [0, 3.0]],
+        [[1.0, 1], [1, 1]],
+        [[0.0, 1], [1, 0]],
+        np.zeros((2, 3, 3)),
+        np.zeros((2, 0, 0)),
+    ],
+)
+def test_where_factors_are_zero(a):
+    ours, theirs = linalg.ldl_factor_ex(Tensor(a)), T.ldl_factor_ex(torch.tensor(a))
+    assert ours.info.tolist() == theirs.info.tolist()
+    np.testing.assert_array_equal(ours.LD.numpy(), theirs.LD.numpy())
+    if ours.info.sum().item():
+        with pytest.raises(LinalgError, match=r"ldl_factor_ex: D is 0 .*legal"):
+            linalg.ldl_factor_ex(Tensor(a), check_errors=True)
+
+
 def test_one_factor_solves_several_and_refuses_what_it_can_not():
     a = draw(4, 4)
     a, b = a + a.T, draw(2, 3, 4, 1, seed=1)

@@ -335,6 +335,22 @@ def test_comparisons():
         check(function, None, numbers, grad=False)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 0.9, 1.0, 1.7, -0.2])
+def test_lines_end_at_their_ends(weight):
+    size = 10.0 ** np.arange(-4, 8)
+    numbers = [np.float32(size), np.float32(size[::-1].copy() * 1.7)]
+    for given in (lambda a: weight, lambda a: a.new_full((12,), weight)):
+        check(lambda a, b: a.lerp(b, given(a)), None, *numbers, grad=False)  # noqa: B023
+    a, b, c = (Tensor(x) for x in (*numbers, np.ones(12, np.float32)))
+    assert a.lerp(b, 1.0).tolist() == a.lerp(b, c).tolist() == b.tolist()
+
+
+def test_slopes_of_lines():
+    check(lambda a, b, c: a.lerp(b, c), None, (3, 4), (3, 4), (4,))
+    line = [Tensor(x, requires_grad=True) for x in (0.0, math.inf, 0.25)]
+    assert [t.item() for t in line[0].lerp(*line[1:]).gradient(*line)] == [0.75, 0.25, math.inf]
+
+
 def test_where_and_masked_fill():
     check(lambda a, b: (a > 0).where(a, b), lambda a, b: torch.where(a > 0, a, b), (3, 4), (4,))
     check(lambda a: a.masked_fill(a > 0, 5.0), None, (3, 4))

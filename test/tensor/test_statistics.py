@@ -9,7 +9,13 @@ import torch
 from tensor.check import check, close, value
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
+from tinygrad.base.errors import (
+    ArgumentError,
+    DTypeError,
+    IndexCheckError,
+    RuntimeCheckError,
+    ShapeError,
+)
 from tinygrad.tensor import Tensor
 
 NAN, INF = math.nan, math.inf
@@ -160,6 +166,45 @@ def test_histograms():
     weight = np.arange(63, dtype=np.float32)
     wanted = t.histogram(4, range=(-2.0, 2.0), weight=torch.tensor(weight))[0]
     close(value(ours.histogram(4, (-2.0, 2.0), Tensor(weight))[0]), wanted.numpy())
+
+
+POINTS = np.random.default_rng(4).normal(size=(40, 3)).astype(np.float32)
+LINES = ([-1.0, 0.0, 2.0], [-2.0, 2.0], [-0.5, 0.0, 0.25, 1.0])
+GRIDS = [
+    (3, {}),
+    ([3, 1, 2], {"density": True}),
+    ((2, 3, 4), {"range": (-1.0, 1.0, -2.0, 0.5, 0.0, 1.0)}),
+    ((2, 2, 2), {"weight": np.arange(40, dtype=np.float32)}),
+    (LINES, {}),
+    (LINES, {"density": True, "weight": np.arange(40, dtype=np.float32)}),
+]
+
+
+@pytest.mark.parametrize(("bins", "more"), GRIDS)
+def test_histograms_of_points(bins, more):
+    found = []
+    for make in (Tensor, torch.tensor):
+        given = [make(line) for line in bins] if bins is LINES else bins
+        named = {n: make(v) if n == "weight" else v for n, v in more.items()}
+        points = make(POINTS)
+        counts, edges = (
+            points.histogramdd(given, **named)
+            if make is Tensor
+            else torch.histogramdd(points, given, **named)
+        )
+        found.append([np.asarray(t.tolist()) for t in (counts, *edges)])
+    for mine, other in zip(*found, strict=True):
+        close(mine, other)
+
+
+def test_histograms_of_points_outside_and_of_pairs():
+    points = np.append(POINTS[:, :2], np.float32([[NAN, 0], [INF, 0], [0, -INF]])).reshape(-1, 2)
+    ends = ((-2, 2), (0, 1))
+    wanted, _ = np.histogramdd(points, (3, 4), ends)
+    close(value(Tensor(points).histogramdd((3, 4), ends)[0]), wanted.astype("float32"))
+    for given in ((Tensor.ones(3), 2), (Tensor.ones(3, 2), [1, 2, 3]), (Tensor.ones(3, 2), 2, [1])):
+        with pytest.raises(ShapeError, match="histogramdd: .* legal are points"):
+            given[0].histogramdd(*given[1:])
 
 
 @pytest.mark.parametrize("right", [False, True])
@@ -457,3 +502,25 @@ def test_percentiles():
     np.testing.assert_allclose(value(Tensor(x).nanpercentile(30)), np.nanpercentile(x, 30), 1e-5)
     with pytest.raises(ArgumentError, match="percentile: q=101; legal are numbers from 0 to 100"):
         Tensor(x).percentile(101)
+
+
+@pytest.mark.parametrize("weight", [[1.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
+def test_histograms_take_one_weight_for_each(weight):
+    with pytest.raises(ShapeError, match="histogram: weight .* of 3; legal is one for each"):
+        Tensor([1.0, 2.0, 4.0]).histogram(2, weight=Tensor(weight))
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.2, NAN])
+def test_shares_of_a_tensor_are_shares(q):
+    x = Tensor([1.0, 2.0, 4.0])
+    assert x.quantile(Tensor([0.0, 0.5, 1.0])).tolist() == [1, 2, 4]
+    for name, whole in (("quantile", 1), ("percentile", 100)):
+        with pytest.raises(RuntimeCheckError, match=f"{name}: q outside 0 to {whole}"):
+            getattr(x, name)(Tensor([0.5, q * whole])).tolist()
+
+
+def test_an_order_is_that_of_all():
+    row = Tensor([3.0, 2.0, 1.0])
+    assert row.searchsorted(Tensor([2.0]), sorter=Tensor([2, 1, 0])).tolist() == [1]
+    with pytest.raises(ShapeError, match=r"searchsorted: sorter \(2,\) of \(3,\); legal"):
+        row.searchsorted(Tensor([2.0]), sorter=Tensor([2, 1]))

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from tensor.check import value
 
 from tinygrad import nn
@@ -591,3 +592,58 @@ def test_to_takes_dtypes(name):
     moved = move(Tensor([1.0, 2.0], device="CPU"))
     assert (moved.dtype.name, moved.device) == (dtype, device)
     assert moved.tolist() == [1, 2]
+
+
+OF_NONE = [
+    "(x * 2)[1:1].sum()",
+    "x.reshape(3, 1)[:0].sum(1)",
+    "x.reshape(3, 1)[:0].sum(0)",
+    "(x[1:1] ** 2).prod()",
+    "x[1:1].mean()",
+    "x[1:1].norm()",
+    "x[1:1].logsumexp(0)",
+    "x[1:1].median()",
+    "x.reshape(3, 1)[:0].T @ more[:0].reshape(0, 1)",
+    "join(x[1:1], more)",
+    "join(more, x[1:1] * 2)",
+    "join(x.reshape(3, 1)[:0], more.reshape(2, 1))",
+    "x[none].sum()",
+    "x[x > 9].sum()",
+    "x.gather(0, none).sum()",
+    "x[1:1].sort()[0].sum()",
+    "x[1:1].topk(0)[0].sum()",
+    "x[1:1].cumsum(0).sum()",
+    "more.scatter(0, none, x[1:1])",
+    "more.scatter_add(0, none, x[1:1])",
+    "more.index_add(0, none, x[1:1])",
+    "more.index_copy(0, none, x[1:1])",
+    "more.masked_scatter(more > 9, x)",
+]
+
+
+@pytest.mark.parametrize("program", OF_NONE)
+def test_what_no_element_of_comes_to_has_a_gradient_of_zeros(program):
+    found = []
+    for make, join in ((Tensor, Tensor.cat), (torch.tensor, lambda *parts: torch.cat(parts))):
+        x, none = make([1.0, 2.0, 3.0], requires_grad=True), make(np.zeros(0, np.int64))
+        y = eval(program, {"x": x, "none": none, "more": make([-0.0, 5.0]), "join": join})
+        y.sum().backward()
+        found.append(str((y.requires_grad, y.tolist(), x.grad.tolist())))
+    assert found[0] == found[1]
+
+
+def test_an_optimizer_goes_on_where_a_loss_counts_no_element():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = nn.optim.SGD([w], lr=0.1, momentum=0.9)
+    with Tensor.train():
+        for chosen in (w > 0, w > 9):
+            optimizer.zero_grad()
+            (w * w)[chosen].sum().backward()
+            optimizer.step()
+    theirs = torch.tensor([1.0, 2.0], requires_grad=True)
+    goal = torch.optim.SGD([theirs], lr=0.1, momentum=0.9)
+    for chosen in (theirs > 0, theirs > 9):
+        goal.zero_grad()
+        (theirs * theirs)[chosen].sum().backward()
+        goal.step()
+    np.testing.assert_allclose(w.numpy(), theirs.detach().numpy(), rtol=1e-6)

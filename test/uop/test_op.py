@@ -291,6 +291,7 @@ WRONG = [
     ("compares, but has", "kernel", UOp(Ops.CMPLT, INT, (x, x))),
     ("sources are", "kernel", UOp(Ops.ADD, INT, (x, y))),
     ("sources have shapes", "tensor", UOp(Ops.ADD, INT, (tensor, tensor.const_like(1).src[0]))),
+    ("at places", "tensor", tensor.scatter("set", tensor, tensor.shrink(((0, 3),)))),
 ]
 
 

@@ -115,6 +115,7 @@ from tinygrad.nn.lazy import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
+from tinygrad.nn.linear_loss import LinearCrossEntropyLoss
 from tinygrad.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -318,6 +319,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "Fold",
     "GaussianNLLLoss",
+    "LinearCrossEntropyLoss",
     "LocalResponseNorm",
     "MaxUnpool1d",
     "MaxUnpool2d",

@@ -55,15 +55,7 @@ class MultiheadAttention:
         vdim: int | None = None,
         batch_first: bool = False,
     ) -> None:
-        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
-            raise ArgumentError(
-                f"MultiheadAttention: {num_heads} heads of {embed_dim} features; legal are numbers "
-                "from 1, and what divides"
-            )
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.batch_first = batch_first
+        self._hold(embed_dim, num_heads, dropout, add_zero_attn, batch_first)
         if kdim in (None, embed_dim) and vdim in (None, embed_dim):
             self.in_proj_weight = Tensor.glorot_uniform(3 * embed_dim, embed_dim)
         else:
@@ -77,9 +69,23 @@ class MultiheadAttention:
             self.bias_k, self.bias_v = (
                 Tensor.randn(1, 1, embed_dim) * embed_dim**-0.5 for _ in range(2)
             )
-        self.add_zero_attn = add_zero_attn
         if bias:
             self.out_proj.bias = Tensor.zeros(embed_dim)
+
+    def _hold(
+        self, size: int, heads: int, dropout: float, zero: bool, batch_first: bool = False
+    ) -> None:
+        """Everything that is no tensor."""
+        if heads < 1 or size < 1 or size % heads:
+            raise ArgumentError(
+                f"MultiheadAttention: {heads} heads of {size} features; legal are numbers from 1, "
+                "and what divides"
+            )
+        self.embed_dim = size
+        self.num_heads = heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.add_zero_attn = zero
 
     def __call__(
         self,
@@ -190,6 +196,63 @@ class MultiheadAttention:
         scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
         weights = (scores if mask is None else scores + mask).softmax(-1).dropout(p)
         return weights @ v, weights
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """What `MultiheadAttention` does, with the weights given: queries, keys and values (length,
+    batch, features), or without batch.
+
+    Raises:
+        ArgumentError: the three weights of `use_separate_proj_weight` aren't given, or else the
+            joined one.
+
+    >>> x, w = Tensor.ones(5, 8), Tensor.ones(24, 8)
+    >>> more = None, None, None, False, 0.0, Tensor.ones(8, 8), None
+    >>> multi_head_attention_forward(x, x, x, 8, 2, w, *more)[0].shape
+    (5, 8)
+    """
+    layer = MultiheadAttention.__new__(MultiheadAttention)
+    layer._hold(embed_dim_to_check, num_heads, dropout_p, add_zero_attn)
+    joined, *apart = in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight
+    if use_separate_proj_weight and all(weight is not None for weight in apart):
+        layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight = apart  # type: ignore
+    elif joined is not None and not use_separate_proj_weight:
+        layer.in_proj_weight = joined
+    else:
+        raise ArgumentError(
+            f"multi_head_attention_forward: {use_separate_proj_weight=} without its weights; legal "
+            "are q_proj_weight, k_proj_weight and v_proj_weight if it is True, else in_proj_weight"
+        )
+    layer.in_proj_bias, layer.bias_k, layer.bias_v = in_proj_bias, bias_k, bias_v
+    layer.out_proj = Linear.__new__(Linear)
+    layer.out_proj.weight, layer.out_proj.bias = out_proj_weight, out_proj_bias
+    masks = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+    with Tensor.train(training):
+        return layer(query, key, value, *masks)
 
 
 def additive(mask: Tensor, like: Tensor) -> Tensor:

@@ -142,6 +142,12 @@ def _bags(numbers: Tensor, offsets: Tensor | None, has_end: bool) -> tuple[Tenso
             f"embedding_bag: numbers {numbers.shape}, offsets {shape}; legal are (bags, n) without "
             "offsets, or (n,) and (bags,)"
         )
+    grows = (offsets[1:] >= offsets[:-1]).all() & (offsets <= numbers.shape[0]).all()
+    fits = grows & offsets[:1].eq(0).all()
+    told = f"embedding_bag: offsets that don't grow from 0 to at most {numbers.shape[0]}"
+    offsets = offsets._from(
+        offsets._node.check(fits._node.broadcast_to(offsets.shape), "value", told)
+    )
     starts = offsets[: offsets.shape[0] - 1] if has_end else offsets
     places = Tensor.arange(numbers.shape[0], device=numbers.device)
     return (places.unsqueeze(-1) >= starts).sum(-1) - 1, starts.shape[0]

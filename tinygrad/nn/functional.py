@@ -21,6 +21,7 @@ from tinygrad.nn.activations import (
     softmax,
     threshold,
 )
+from tinygrad.nn.attention import multi_head_attention_forward
 from tinygrad.nn.dropouts import (
     alpha_dropout,
     dropout,
@@ -43,6 +44,7 @@ from tinygrad.nn.images import (
     upsample_nearest,
 )
 from tinygrad.nn.layers import bilinear
+from tinygrad.nn.linear_loss import linear_cross_entropy
 from tinygrad.nn.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -240,6 +242,33 @@ hardtanh_, leaky_relu_, rrelu_ = _written(hardtanh), _written(leaky_relu), _writ
 threshold_ = _written(threshold, ", 0.5, 0.0")
 
 
+def _with_indices(function: Callable[..., Any], *sizes: int) -> Callable[..., Any]:
+    """The pooling, which gives the places as well; `sizes` are those of an example."""
+    name = f"{function.__name__}_with_indices"
+
+    def found(x: Tensor, *options: Any, **named: Any) -> Any:
+        return function(x, *options, **{**named, "return_indices": True})
+
+    found.__name__ = found.__qualname__ = name
+    axes = ", ".join("3" * int(name[name.index("d_") - 1]))
+    found.__doc__ = (
+        f"`{function.__name__}` with `return_indices`: the values and their places.\n\n"
+        f"    >>> values, places = {name}(Tensor.ones(1, {axes}), {', '.join(map(str, sizes))})\n"
+        "    >>> values.shape == places.shape\n    True\n    "
+    )
+    return found
+
+
+max_pool1d_with_indices = _with_indices(max_pool1d, 2)
+max_pool2d_with_indices = _with_indices(max_pool2d, 2)
+max_pool3d_with_indices = _with_indices(max_pool3d, 2)
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d, 2)
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d, 2)
+adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d, 2)
+fractional_max_pool2d_with_indices = _with_indices(fractional_max_pool2d, 2, 2)
+fractional_max_pool3d_with_indices = _with_indices(fractional_max_pool3d, 2, 2)
+
+
 def softmin(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
     """`softmax` of -x, computed as `dtype` if given.
 
@@ -313,8 +342,11 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
@@ -348,7 +380,9 @@ __all__ = [
     "feature_alpha_dropout",
     "fold",
     "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -370,6 +404,7 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -378,13 +413,17 @@ __all__ = [
     "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

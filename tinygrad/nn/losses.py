@@ -497,6 +497,11 @@ def ctc_loss(
     check_number_from("ctc_loss", "blank", blank, 0, classes - 1)
     lengths = _counts("input_lengths", _whole_numbers(input_lengths, log_probs.device), length)
     counts = _whole_numbers(target_lengths, log_probs.device)
+    if lengths.shape != (batch,) or counts.shape != (batch,):
+        raise ShapeError(
+            f"ctc_loss: input_lengths {lengths.shape} and target_lengths {counts.shape} of a batch "
+            f"of {batch}; legal is ({batch},)"
+        )
     labels = _rows_of_labels(targets, counts)
     counts = _counts("target_lengths", counts, labels.shape[1])
     spread = _with_blanks(labels, blank)  # (N, width)

@@ -33,6 +33,10 @@ def multi_margin_loss(
     right = x._at_class(target, x.ndim - 1, "multi_margin_loss")[0].unsqueeze(-1)
     lacks = (margin - right + x).relu() ** p
     if weight is not None:
+        if weight.shape != x.shape[-1:]:
+            raise ShapeError(
+                f"multi_margin_loss: weight {weight.shape} of x {x.shape}; legal is {x.shape[-1:]}"
+            )
         lacks = lacks * weight[target].unsqueeze(-1)
     others = target.unsqueeze(-1).ne(Tensor.arange(x.shape[-1], device=x.device))
     return reduced(others.where(lacks, 0).mean(-1), reduction)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, LinalgError, ShapeError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.long_tail.lapack import INT, SAME, Array, Routine, each, scipy_linalg
 from tinygrad.tensor.promise import recording
@@ -20,6 +20,14 @@ class LDLFactor(NamedTuple):
 
     LD: Tensor
     pivots: Tensor
+
+
+class LDLFactorEx(NamedTuple):
+    """An `LDLFactor`, and where D is 0."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
 
 
 def ldl_factor(a: Tensor, hermitian: bool = False) -> LDLFactor:
@@ -40,6 +48,26 @@ def ldl_factor(a: Tensor, hermitian: bool = False) -> LDLFactor:
     x = a.detach()._square("ldl_factor")
     low, pivots = LDL(x, parameters=(bool(hermitian),))
     return LDLFactor(low, pivots)
+
+
+def ldl_factor_ex(a: Tensor, hermitian: bool = False, check_errors: bool = False) -> LDLFactorEx:
+    """As `ldl_factor`; and for each matrix 0, or the number of its first row, from 1, where D is 0:
+    `ldl_solve` of such factors divides by 0.
+
+    Raises:
+        LinalgError: with `check_errors`, if there is one.
+
+    >>> ldl_factor_ex(Tensor([[4.0, 0.0], [0.0, 0.0]])).info.item()
+    2
+    """
+    low, pivots = ldl_factor(a, hermitian)
+    there = ((pivots < 0) | low.diagonal(0, -2, -1).ne(0)).int()
+    info = (there.cumprod(-1).sum(-1) + 1) % (a.shape[-1] + 1)
+    if check_errors and info.ne(0).any().item():
+        raise LinalgError(
+            f"ldl_factor_ex: D is 0 at {info.tolist()}; legal are matrices that can be inverted"
+        )
+    return LDLFactorEx(low, pivots, info)
 
 
 def ldl_solve(

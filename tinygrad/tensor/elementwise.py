@@ -420,12 +420,19 @@ class Elementwise(Pieces):
         return made
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """From this (weight 0) to `end` (weight 1) in a straight line.
+        """From this (weight 0) to `end` (weight 1) in a straight line, counted from the nearer.
 
         >>> Tensor([1.0]).lerp(Tensor([3.0]), 0.5).tolist()
         [2.0]
         """
-        return self.add((self._tensor(end) - self) * weight)
+        end = self._tensor(end)
+        apart = end.sub(self)
+        if isinstance(weight, Number):
+            near = abs(weight) < 0.5
+            return self.add(apart * weight) if near else end.sub(apart * (1 - weight))
+        share = self._tensor(weight)
+        small = share.abs() < 0.5
+        return small.where(self, end).add(apart * small.where(share, share - 1))
 
     def abs(self) -> Self:
         """The size without the sign.
@@ -652,14 +659,20 @@ class Elementwise(Pieces):
 
     # ---- choice ----------------------------------------------------------------------------------
 
-    def where(self, x: Any, y: Any) -> Self:
-        """`x` where this is true, else `y`. ArgumentError if only `x` is a mask.
+    def where(self, x: Any = None, y: Any = None) -> Self:
+        """`x` where this is true, else `y`. ArgumentError unless both are given, and if only `x` is
+        a mask.
 
         >>> Tensor([True, False]).where(1, Tensor([5, 6])).tolist()
         [1, 6]
         """
         if not isinstance(self, Elementwise):
             raise DTypeError(f"where: {self!r} as a condition; legal is a Tensor")
+        if x is None or y is None:
+            raise ArgumentError(
+                f"where: {x} and {y}; legal are two choices, and without any of them "
+                "nonzero(as_tuple=True) for the places"
+            )
         if is_complex(x) or is_complex(y):
             return self._complex.chosen(self, x, y)  # type: ignore[no-any-return]
         check_devices("where", self, *(t for t in (x, y) if isinstance(t, Elementwise)))

@@ -322,7 +322,7 @@ class Indexing(Linalg):
         if isinstance(dim, Core):
             dim, index = index, dim  # as programs of the first years have them
         if index.numel() == 0:
-            return self.zeros(index.shape, dtype=self.dtype, device=self.device)
+            return self.zeros(index.shape, dtype=self.dtype, device=self.device)._with_none_of(self)
         _, nodes = self._full_index("gather", dim, index)
         return self._from(self._held.index(*nodes), index)
 
@@ -351,7 +351,7 @@ class Indexing(Linalg):
                 "legal are as many axes, of its sizes or more"
             )
         if index.numel() == 0:
-            return self._copied(self)
+            return self._copied(self)._with_none_of(src)
         if not self.ndim:
             return self.reshape(1)._scatter(operation, dim, index[None], src[None], how).reshape(())
         _, nodes = self._full_index(operation, dim, index)

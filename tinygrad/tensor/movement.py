@@ -44,7 +44,8 @@ class Movement(Conversion):
         """
         given = given_sizes(shape, *more)
         sizes = [self._kept(i, given) if n is None else n for i, n in enumerate(given)]
-        check_types("reshape", sizes, (int, UOp), "whole numbers", ShapeError)
+        legal = "whole numbers, or bitcast(dtype) for a copy of other numbers of the same bits"
+        check_types("reshape", sizes, (int, UOp), legal, ShapeError)
         unknown = [i for i, n in enumerate(sizes) if n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import ceildiv, plain
+from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.engine.aliases import Pair, diagonal_of
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
@@ -233,8 +233,20 @@ class Pieces(Movement):
             parts = tuple(p.cast(kind) for p in parts)
             first, kind = parts[0], COMPLEX_PARTS[kind]
         node = concatenated([part._held.cast(kind) for part in parts], axis)
-        made = first._from(node, *parts)
+        made = first._from(node, *parts)._with_none_of(*(p for p in every if 0 in p.shape))
         return made._copied(*parts)
+
+    def _with_none_of(self, *others: Self) -> Self:
+        """This, as a result of `others`, too, of which no element came to it: they have gradients,
+        of zeros. Nothing is computed."""
+        made = self
+        for other in others:
+            if other.requires_grad is True:
+                none = other._held.reshape((prod(other._held.shape),)).shrink(((0, 0),))
+                zero = none.pad(((0, 1),)).reshape(()).cast(made._held.dtype)
+                # less 0, not plus: -0.0 stays what it is
+                made = made._from(made._held - zero.broadcast_to(made._held.shape), other)
+        return made
 
     def stack(self, *others: Self, dim: Sint = 0) -> Self:
         """One beside another along a new axis.

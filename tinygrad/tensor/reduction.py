@@ -31,10 +31,10 @@ class Reduction(Functions):
         node = self._node
         if any(self.shape[i] == 0 for i in axes):  # nothing to combine: the neutral element
             shape = tuple(1 if i in axes else n for i, n in enumerate(self.shape))
-            node = self._constant(MONOIDS[monoid].identity(self.dtype), shape=shape)
+            neutral = self._constant(MONOIDS[monoid].identity(self.dtype), shape=shape)
+            kept = self._wrap(neutral)._with_none_of(self)
         else:
-            node = node.reduce_axis(monoid, axes)
-        kept = self._from(node)
+            kept = self._from(node.reduce_axis(monoid, axes))
         return (kept if keepdim else kept._without(axes))._copied(self)
 
     def _without(self, axes: tuple[int, ...]) -> Self:

@@ -448,7 +448,7 @@ class Writing(Autograd):
             value = moved.permute((*turn, *range(before + len(shape), len(lined))))
         updates = value._broadcast_to_view("setitem", goal)
         if 0 in goal:
-            return self
+            return self._with_none_of(value)
         node = first._held.scatter("set", updates._held, *nodes)
         return first._from(node, value).permute(argsort(order))
 

@@ -76,4 +76,9 @@ def _problem(node: UOp, stage: str) -> str | None:
         shapes = {s.shape for s in node.src}
         if len(shapes) > 1:
             return f"sources have shapes {shapes}"
+    if stage == "tensor" and node.op is Ops.SCATTER:
+        target, updates, *places = (s.shape for s in node.src)
+        rest = target[len(places) :]
+        if any(where + rest != updates for where in places):
+            return f"updates of shape {updates} at places {places} of {target}"
     return None

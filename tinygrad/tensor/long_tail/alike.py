@@ -124,7 +124,6 @@ class Alike(Resizing):
         "promote_types": "tinygrad.array_api.result_type",
         "result_type": "tinygrad.array_api.result_type",
         "can_cast": "tinygrad.array_api.can_cast",
-        "histogramdd": "histogram of one axis, or numpy.histogramdd",
         "use_deterministic_algorithms": "nothing: all are",
         **{
             f"{name}_window": f"tinygrad.fft.{name}_window(n)"
@@ -149,7 +148,7 @@ class Alike(Resizing):
         "indices": "meshgrid of arange of each size",
         "iscomplexobj": "is_complex()",
         "isrealobj": "not is_complex()",
-        "histogram2d": "numpy.histogram2d",
+        "histogram2d": "x.stack(y, dim=-1).histogramdd(bins)",
         "polymul": "convolve(other)",
         "real_if_close": "real",
         "unwrap": "numpy.unwrap",

@@ -179,7 +179,7 @@ class Parts(Joining):
             sources = source.reshape(1).expand(index.numel())
             return self.reshape(1)._written(dim, index, sources, how).reshape(())
         if index.numel() == 0:
-            return self._copied(self)
+            return self._copied(self)._with_none_of(source)
         node = legal_index(index._node, self.shape[axis], axis)
         if self.numel() == 0:
             return self

@@ -4,7 +4,7 @@ What depends on values for its shape reads the tensor."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +49,10 @@ class Sets(Statistics):
         """
         check_choice("searchsorted", "side", side, (None, "left", "right"))
         right = right or side == "right"
+        if sorter is not None and sorter.shape != self.shape:
+            raise ShapeError(
+                f"searchsorted: sorter {sorter.shape} of {self.shape}; legal is the same shape"
+            )
         rows = self if sorter is None else self.gather(-1, sorter)
         wanted = self._tensor(values)
         if not rows.ndim or (rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]):
@@ -149,7 +153,8 @@ class Sets(Statistics):
         >>> Tensor([1.0, 2.0, 1.0]).histc(4, 0, 3).tolist()
         [0.0, 2.0, 1.0, 0.0]
         """
-        return self._counted("histc", bins, min, max, None, 1)[0]
+        at, inside, _ = self.flatten()._stretches("histc", bins, min, max, 1)
+        return self._into(bins + 1, inside.where(at, bins), None)._cut(0, 0, bins)
 
     def histogram(
         self,
@@ -164,45 +169,98 @@ class Sets(Statistics):
         >>> [t.tolist() for t in Tensor([1.0, 2.0, 1.0]).histogram(2, (0.0, 4.0))]
         [[2.0, 1.0], [0.0, 2.0, 4.0]]
         """
-        if isinstance(bins, int):
-            low, high = range or (0, 0)
-            counts, edges = self._counted("histogram", bins, low, high, weight, 0.5)
-        else:
-            edges, flat = bins, self.flatten()
-            at = edges.searchsorted(flat, right=True)
-            at = flat.eq(edges[-1]).where(edges.shape[0] - 1, at)
-            counts = self._into(edges.shape[0] + 1, at, weight)._cut(0, 1, edges.shape[0])
-        if density:
-            counts = counts / (counts.sum() * (edges[1:] - edges[:-1]))
+        rows = self.reshape(-1, 1)
+        counts, (edges,) = rows._counted("histogram", [bins], range, weight, density)
         return counts, edges
 
+    def histogramdd(
+        self,
+        bins: int | Sequence[int | Self],
+        range: Sequence[Any] | None = None,  # noqa: A002
+        weight: Self | None = None,
+        density: bool = False,
+    ) -> tuple[Self, tuple[Self, ...]]:
+        """`histogram` of points (.., axes): how many fall into each box, and the edges along each
+        axis. `bins` are a number or edges for each axis, `range` the two ends of each.
+
+        >>> counts, edges = Tensor([[0.0, 0.0], [1.0, 2.0]]).histogramdd(2)
+        >>> counts.tolist(), [line.tolist() for line in edges]
+        ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.5, 1.0], [0.0, 1.0, 2.0]])
+        """
+        axes = self.shape[-1] if self.ndim > 1 else 0
+        each = [bins] * axes if isinstance(bins, int) else list(bins)
+        ends = None if range is None else np.ravel(range).tolist()  # NumPy gives pairs
+        if not axes or len(each) != axes or len(ends or each * 2) != 2 * axes:
+            raise ShapeError(
+                f"histogramdd: {bins} bins and range {range} of {self.shape}; legal are points "
+                "(.., axes), bins for each axis and two ends for each"
+            )
+        return self.reshape(-1, axes)._counted("histogramdd", each, ends, weight, density)
+
     def _counted(
-        self, operation: str, bins: int, low: Any, high: Any, weight: Self | None, around: float
-    ) -> tuple[Self, Self]:
-        """The counts and the edges; if all elements are equal, `around` these."""
+        self,
+        operation: str,
+        bins: Sequence[int | Self],
+        ends: Sequence[float] | None,
+        weight: Self | None,
+        density: bool,
+    ) -> tuple[Self, tuple[Self, ...]]:
+        """The counts of points (n, axes) in boxes, and the edges along each axis."""
+        if weight is not None and weight.numel() != self.shape[0]:
+            raise ShapeError(
+                f"{operation}: weight {weight.shape} of {self.shape[0]}; legal is one for each"
+            )
+        spot, inside, edges = self._counting(1, self.device) * 0, None, []
+        for axis, wanted in enumerate(bins):
+            column = self._cut(1, axis, axis + 1).reshape(-1)
+            if isinstance(wanted, int):
+                low, high = ends[2 * axis : 2 * axis + 2] if ends else (0, 0)
+                at, there, line = column._stretches(operation, wanted, low, high, 0.5)
+            else:
+                line = wanted
+                at = line.searchsorted(column, right=True) - 1
+                at = column.eq(line[-1]).where(line.shape[0] - 2, at)
+                there = (at >= 0) & (at < line.shape[0] - 1)
+            spot = spot * (line.shape[0] - 1) + at
+            inside = there if inside is None else inside & there
+            edges.append(line)
+        shape = tuple(line.shape[0] - 1 for line in edges)
+        total = math.prod(shape)
+        assert inside is not None
+        counts = self._into(total + 1, inside.where(spot, total), weight)._cut(0, 0, total)
+        counts = counts.reshape(shape)
+        if density:
+            counts = counts / counts.sum()
+            for axis, line in enumerate(edges):
+                counts = counts / counts._along(axis, line[1:] - line[:-1])
+        return counts, tuple(edges)
+
+    def _stretches(
+        self, operation: str, bins: int, low: Any, high: Any, around: float
+    ) -> tuple[Self, Self, Self]:
+        """Of each element its number among equal stretches and whether it is in any, and the edges;
+        if all elements are equal, `around` these."""
         if bins < 1 or not dtypes.is_float(self.dtype) or not -math.inf < low <= high < math.inf:
             raise ArgumentError(
                 f"{operation}: {bins} bins of {self.dtype!r} from {low} to {high}; legal are "
                 "floats, bins from 1"
             )
-        flat = self.flatten()
         if low == high and not self.numel():
             low, high = 0, 1
-        first, last = (flat._tensor(end, self.dtype) for end in (low, high))
+        first, last = (self._tensor(end, self.dtype) for end in (low, high))
         if low == high and self.numel():
-            first, last = flat.detach().aminmax()
+            first, last = self.detach().aminmax()
         equal = first.eq(last)
         first, last = equal.where(first - around, first), equal.where(last + around, last)
-        share = (flat - first) / (last - first) * bins
-        inside = (flat >= first) & (flat <= last)
+        share = (self - first) / (last - first) * bins
+        inside = (self >= first) & (self <= last)
         at = inside.where(share, 0).cast(dtypes.int32).clamp(0, bins - 1)
-        counts = self._into(bins + 1, inside.where(at, bins), weight)._cut(0, 0, bins)
         steps = self._counting(bins + 1, self.device).cast(self.dtype) / bins
-        return counts, first + (last - first) * steps
+        return at, inside, first + (last - first) * steps
 
     def _into(self, size: int, places: Self, weight: Self | None) -> Self:
         """How many, or what weight, at each place below `size`."""
-        what = self.ones_like() if weight is None else weight.cast(self.dtype)
+        what = places.ones_like(dtype=self.dtype) if weight is None else weight.cast(self.dtype)
         zeros = self.zeros(size, dtype=self.dtype, device=self.device)
         return zeros._written(0, places.flatten(), what.flatten(), "add")
 

@@ -231,7 +231,7 @@ class Statistics(Products):
                 raise ArgumentError(
                     f"{operation}: of no elements: shape {self.shape}, {x.dtype!r}; legal is one"
                 )
-            return x._wrap(x._constant(math.nan))
+            return x._wrap(x._constant(math.nan))._with_none_of(self)
         count = size - x.isnan().sum(-1)  # NaNs come after so many in order
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
@@ -342,6 +342,10 @@ class Statistics(Products):
         shares = shares / whole if whole > 1 else shares
         if shares.ndim > 1:
             raise ShapeError(f"{operation}: q of {shares.shape}; legal are a number and a vector")
+        if isinstance(q, Statistics):
+            fits = ((shares >= 0) & (shares <= 1))._node
+            told = f"{operation}: q outside 0 to {whole}"
+            shares = shares._from(shares._node.check(fits, "value", told)).clip(0, 1)
         values = x.sort(-1)[0]
         missing = x.isnan().sum(-1, keepdim=True)  # (.., 1)
         last = (x.shape[-1] - missing - 1).cast(x.dtype)
