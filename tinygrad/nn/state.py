@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -67,7 +67,7 @@ def get_state_dict(
     >>> list(get_state_dict(Net()))
     ['layers.0', 'layers.1']
     """
-    return dict(_tensors(obj, prefix, tensor_type, ()))
+    return dict(found_in(obj, prefix, lambda each: isinstance(each, tensor_type)))
 
 
 def get_parameters(obj: Any) -> list[Tensor]:
@@ -79,17 +79,17 @@ def get_parameters(obj: Any) -> list[Tensor]:
     return list(get_state_dict(obj).values())
 
 
-def _tensors(
-    obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
-) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of each in `obj`, which lies in the objects `above`."""
+def found_in(
+    obj: Any, prefix: str, is_sought: Callable[[Any], bool], above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Name and value of each that is sought in `obj`, which lies in the objects `above`."""
     if isinstance(obj, Unmade):
         raise ArgumentError(obj.why)
-    if isinstance(obj, tensor_type):
+    if is_sought(obj):
         yield prefix.strip("."), obj
     elif id(obj) not in above:  # an object that leads back to itself holds nothing new
         for name, part in _parts(obj):
-            yield from _tensors(part, f"{prefix}{name}.", tensor_type, (*above, id(obj)))
+            yield from found_in(part, f"{prefix}{name}.", is_sought, (*above, id(obj)))
 
 
 def _parts(obj: Any) -> Iterator[tuple[str, Any]]:

@@ -38,6 +38,7 @@ class ASGD(Optimizer):
     """
 
     numbers = ("t", "rate", "before")
+    parts = ()
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class ASGD(Optimizer):
         super().__init__(params, lr, maximize)
         self._check(weight_decay=weight_decay)
         self.lambd = lambd
-        self.power = alpha
+        self.alpha = alpha
         self.t0 = t0
         self.weight_decay = weight_decay
         self.t, self.rate, self.before = map(self._number, (0.0, lr, lr))
@@ -63,7 +64,7 @@ class ASGD(Optimizer):
     def _advance(self, i: int | None) -> list[Tensor]:
         t, before = self._of(i, "t"), self._of(i, "before")  # lr as it was in the step before
         before.assign((t > 0).where(before, self.lr))  # which the first step hasn't
-        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.power)
+        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.alpha)
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:

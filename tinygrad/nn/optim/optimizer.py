@@ -24,7 +24,16 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
-from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, kept, number_in
+from tinygrad.nn.optim.options import (
+    NUMBERED,
+    PARTS,
+    PREFIX,
+    Options,
+    kept,
+    made_with,
+    restored,
+    stored,
+)
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -64,17 +73,17 @@ class Stepper(ABC):
 
     @abstractmethod
     def _options(self) -> dict[str, Tensor]:
-        """The options that are numbers, by name, each in a tensor of its own."""
+        """The options that are plain values, by name, each in a tensor of its own."""
 
     @abstractmethod
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
-        """Has these options from now on, by the names that `_options` gives them; ArgumentError if
-        one makes no sense."""
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        """Has the options in `state` from now on, and room for its tensors; returns the names of
+        these options. ArgumentError if one makes no sense."""
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there. What a
         state doesn't say, as one of `get_state_dict(optimizer)`, which has tensors alone, is as it
-        was made.
+        was made. A state that is refused changes nothing.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -83,15 +92,15 @@ class Stepper(ABC):
         >>> other.lr.item()
         0.25
         """
-        options = {name: number_in(state[name]) for name in self._options() if name in state}
-        self._take(options, only_check=True)
-        self._make_room(list(state))
-        load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
-        self._take(options)
-
-    @abstractmethod
-    def _make_room(self, names: list[str]) -> None:
-        """Has state for all these, as far as it depends on what happened to the parameters."""
+        before = [(vars(each), dict(vars(each))) for each in self._alone]
+        try:
+            options = set(self._take(state))
+            load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
+        except BaseException:
+            for held, was in before:
+                held.clear()
+                held.update(was)
+            raise
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, so that the next `backward` starts from nothing; or sets them to
@@ -171,6 +180,9 @@ class Optimizer(Stepper):
     """The names of numbers that go on once a step, such as a count of the steps. All parameters
     share them; of those that once had no gradient while others had, each has its own: `late`."""
 
+    parts: tuple[str, ...] = PARTS
+    """The options that must be below 1."""
+
     inertia: str = ""
     """The option that says how much of the last direction is kept: schedules may move it."""
 
@@ -209,8 +221,8 @@ class Optimizer(Stepper):
         of all else less than nothing."""
         for name, value in numbers.items():
             known = isinstance(value, (int, float)) and 0 <= value < math.inf
-            if not known or (name in PARTS and not value < 1):
-                legal = "numbers from 0 to below 1" if name in PARTS else "numbers from 0"
+            if not known or (name in self.parts and not value < 1):
+                legal = "numbers from 0 to below 1" if name in self.parts else "numbers from 0"
                 raise ArgumentError(f"{self._name}: {name} {value}; legal are {legal}")
 
     def _pair(self, b1: float, b2: float, betas: Any) -> tuple[float, float]:
@@ -312,11 +324,18 @@ class Optimizer(Stepper):
         zeros = (self._shared(i, each, each)[0] for i, each in enumerate(self._zeros()))
         return [own_copy(each).realize() for each in zeros]
 
+    def _room(self, state: list[Tensor], is_needed: bool) -> list[Tensor]:
+        """This state, or zeros where there is none; nothing if it isn't needed."""
+        return (state or self._own_zeros()) if is_needed else []
+
+    def _has_inertia(self) -> bool:
+        kept = getattr(self, self.inertia)
+        return isinstance(kept, Tensor) or kept != 0
+
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
         theirs, and then moving one would move the other. Constructors end with it."""
-        given = {name: value for name, value in vars(self).items() if name in NUMBERED}
-        self._check(**{name: x for name, x in given.items() if not isinstance(x, tuple)})
+        self._check(**_numbered(vars(self)))
         tensors = [*self.params, *self.buffers, self.lr, *state]
         taken = set()
         for tensor in tensors:
@@ -448,18 +467,23 @@ class Optimizer(Stepper):
         return self.late.get(f"{i}.{name}", shared)
 
     def _options(self) -> dict[str, Tensor]:
-        """Each as the float64 that Python counts with."""
-        of: dict[str, Any] = {"device": self.device, "dtype": dtypes.float64}
-        return {PREFIX + name: Tensor([number], **of) for name, number in kept(self).items()}
+        return {PREFIX + name: stored(x, self.device) for name, x in kept(self).items()}
 
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
-        given = {name.removeprefix(PREFIX): number for name, number in options.items()}
-        self._check(**given)
-        for name, number in given.items():
-            if not only_check and getattr(self, name) != number:
-                setattr(self, name, number)
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        """Own values that are the same stay, as captured steps have read them."""
+        held = vars(self)
+        names = [n for n in ("base_lr", *made_with(self)) if n in held and PREFIX + n in state]
+        options = {name: restored(state[PREFIX + name], held[name]) for name in names}
+        self._check(**_numbered(options))
+        for name, value in options.items():
+            if isinstance(held[name], Tensor) or held[name] != value:
+                setattr(self, name, value)
+        self._make_room(list(state))
+        return [PREFIX + name for name in names]
 
     def _make_room(self, names: list[str]) -> None:
+        """Has state for all these, as far as it depends on options, and on what happened to the
+        parameters."""
         own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
         self.late = {name: self.late.get(name, self._number(0.0)) for name in own}
         if self.inertia in names:
@@ -545,17 +569,15 @@ class OptimizerGroup(Stepper):
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
 
-    def _make_room(self, names: list[str]) -> None:
-        for begin, each in self._named():
-            each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
-
     def _options(self) -> dict[str, Tensor]:
         return {begin + n: t for begin, each in self._named() for n, t in each._options().items()}
 
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        taken = []
         for begin, each in self._named():
-            own = {n.removeprefix(begin): x for n, x in options.items() if n.startswith(begin)}
-            each._take(own, only_check)
+            own = {n.removeprefix(begin): x for n, x in state.items() if n.startswith(begin)}
+            taken += [begin + name for name in each._take(own)]
+        return taken
 
     def _named(self) -> list[tuple[str, Stepper]]:
         """Each with what the names in its state begin with."""
@@ -613,6 +635,13 @@ def checked_tensors(who: str, params: Any) -> list[Tensor]:
     tensors = list(params)
     check_types(f"{who}: among the parameters", tensors, Tensor, "tensors", ArgumentError)
     return tensors
+
+
+def _numbered(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that must be numbers: Adafactor's "eps" is a pair, a momentum may be a tensor."""
+    return {
+        n: x for n, x in options.items() if n in NUMBERED and not isinstance(x, (tuple, Tensor))
+    }
 
 
 def _moves(tensor: Tensor) -> bool:
