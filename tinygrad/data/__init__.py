@@ -5,6 +5,7 @@ loaders that make batches. Data sets are NumPy arrays; a `DataLoader` yields ten
 from tinygrad.data.download import FetchError, fetch
 from tinygrad.data.loader import ArrayDataset, DataLoader, Dataset, TextLines, collate
 from tinygrad.data.parts import ConcatDataset, Subset, random_split
+from tinygrad.data.printed import print_as_described
 
 __all__ = [
     "ArrayDataset",
@@ -18,3 +19,5 @@ __all__ = [
     "fetch",
     "random_split",
 ]
+
+print_as_described(globals()[name] for name in __all__)

@@ -104,18 +104,18 @@ class TextLines:
         if not self.path.is_file():
             raise FileError(f"TextLines: {str(path)!r} is no file; legal is one of text")
         self.encoding, begin = _encoding_of(self.path, encoding)
-        self.starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
+        self._starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self._starts) - 1
 
     def __getitem__(self, number: int) -> str:
         if not -len(self) <= number < len(self):
             raise IndexError(f"line {number} of {len(self)}")
         number %= len(self)
         with self.path.open("rb") as file:
-            file.seek(self.starts[number])
-            raw = file.read(self.starts[number + 1] - self.starts[number])
+            file.seek(self._starts[number])
+            raw = file.read(self._starts[number + 1] - self._starts[number])
         return raw.decode(self.encoding).rstrip("\r\n")
 
 

@@ -7,6 +7,7 @@ base class to inherit from; `nn.state` finds the tensors of any object.
 
 from typing import TYPE_CHECKING, Any
 
+from tinygrad.data.printed import print_as_described
 from tinygrad.nn import datasets, functional, init, losses, optim, state, utils
 from tinygrad.nn.activations import (
     CELU,
@@ -175,7 +176,6 @@ from tinygrad.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from tinygrad.nn.printed import print_as_described
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import print_as_described
 from tinygrad.formats import safetensors
 from tinygrad.nn.state import fitting, found_in, get_state_dict, load_state_dict
 from tinygrad.tensor import Tensor
@@ -52,6 +53,9 @@ class Checkpoint:
             raise ArgumentError(f"Checkpoint: a part named {_RANDOM!r} is there already; rename it")
         self.path = Path(path)
         self.parts = {_RANDOM: default_generator, **parts}
+
+    def _shown(self) -> dict[str, Any]:
+        return {"path": self.path, **self.parts}
 
     def save(self, **notes: Any) -> None:
         """Writes the file, whole or not at all, so that it outlives the process and the power.
@@ -188,6 +192,8 @@ def _speaks(part: Any) -> bool:
     both = (getattr(part, name, None) for name in ("state_dict", "load_state_dict"))
     return not isinstance(part, type) and all(map(callable, both))
 
+
+print_as_described([Checkpoint])
 
 _TENSOR = "tensor of the file"
 

@@ -3,6 +3,7 @@ scaling, averages of weights."""
 
 from typing import TYPE_CHECKING, Any
 
+from tinygrad.data.printed import print_as_described
 from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from tinygrad.nn.optim.average import ASGD, EMA
 from tinygrad.nn.optim.cycles import CyclicLR, OneCycleLR
@@ -79,6 +80,7 @@ __all__ = [
 
 # tinygrad's optimizers are told where their state lies; here it lies where the parameters do
 spell(globals(), __all__, {**OTHERS, "": (*OTHERS[""], "device")})
+print_as_described(globals()[name] for name in __all__)
 
 
 INSTEAD = {

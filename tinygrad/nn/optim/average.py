@@ -106,6 +106,9 @@ class EMA:
             raise ArgumentError(f"EMA: {model!r} holds no tensors of floats; legal are models")
         self.averages = [own_copy(t.detach()).realize() for t in self.params]
 
+    def _shown(self) -> dict[str, Any]:
+        return {"decay": self.decay, "averages": self.averages}
+
     def schedule_update(self) -> list[Tensor]:
         """Moves the averages towards the weights; returns them. Realize them with a step.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import made_with
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
+from tinygrad.nn.optim.options import as_number
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spell_functions
 
@@ -134,6 +137,9 @@ class GradScaler:
         self.good_steps.realize(self.found)
         self.is_told = False
         self._unscaled: set[int] = set()
+
+    def _shown(self) -> dict[str, Any]:
+        return {"scale": as_number(self.factor), **made_with(self)}
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss to call `backward` on.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import made_with
 from tinygrad.nn.optim.line_search import Slope, strong_wolfe
 from tinygrad.nn.optim.optimizer import checked_tensors
 from tinygrad.tensor import Tensor
@@ -16,7 +17,15 @@ from tinygrad.tensor.arguments import check_choice
 Closure = Callable[[], Tensor]
 
 
-OPTIONS = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+OPTIONS = (
+    "lr",
+    "max_iter",
+    "max_eval",
+    "tolerance_grad",
+    "tolerance_change",
+    "history_size",
+    "line_search_fn",
+)
 
 
 class LBFGS:
@@ -74,12 +83,15 @@ class LBFGS:
         self.tolerance_grad = tolerance_grad
         self.tolerance_change = tolerance_change
         self.history_size = history_size
-        self.search = line_search_fn is not None
+        self.line_search_fn = line_search_fn
         self.moves: list[Tensor] = []
         self.turns: list[Tensor] = []
         self.direction: Tensor | None = None
         self.last_gradient: Tensor | None = None
         self.length = lr
+
+    def _shown(self) -> dict[str, Any]:
+        return made_with(self)
 
     def state_dict(self) -> dict[str, Any]:
         """What the next step depends on besides the parameters."""
@@ -118,7 +130,7 @@ class LBFGS:
             if slope > -self.tolerance_change:
                 break
             before, start = loss, self._flat()
-            if self.search:
+            if self.line_search_fn is not None:
                 look = partial(self._at, closure, start, direction)
                 here = Slope(0.0, loss, slope, gradient)
                 steepest = float(direction.abs().max().item())

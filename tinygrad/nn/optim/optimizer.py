@@ -30,7 +30,7 @@ from tinygrad.nn.optim.options import (
     PREFIX,
     Options,
     kept,
-    made_with,
+    options_of,
     restored,
     stored,
 )
@@ -267,6 +267,9 @@ class Optimizer(Stepper):
         """
         return [Options(self)]
 
+    def _shown(self) -> dict[str, Any]:
+        return Options(self)._shown()
+
     # ---- state -----------------------------------------------------------------------------------
 
     def _rate(self, given: float | Tensor) -> Tensor:
@@ -472,7 +475,7 @@ class Optimizer(Stepper):
     def _take(self, state: dict[str, Tensor]) -> list[str]:
         """Own values that are the same stay, as captured steps have read them."""
         held = vars(self)
-        names = [n for n in ("base_lr", *made_with(self)) if n in held and PREFIX + n in state]
+        names = [n for n in ("base_lr", *options_of(self)) if n in held and PREFIX + n in state]
         options = {name: restored(state[PREFIX + name], held[name]) for name in names}
         self._check(**_numbered(options))
         for name, value in options.items():
@@ -565,6 +568,9 @@ class OptimizerGroup(Stepper):
         )
 
     lr = property(fset=_refuse_rate)
+
+    def _shown(self) -> dict[str, Any]:
+        return {str(i): each for i, each in enumerate(self.optimizers)}
 
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]

@@ -11,6 +11,8 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import made_with, print_as_described
+from tinygrad.engine.realize import capturing
 from tinygrad.tensor import Tensor
 
 PARTS = ("b1", "b2", "rho", "alpha")
@@ -46,7 +48,7 @@ class Options(MutableMapping[str, Any]):
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-        self._names = [name for name in made_with(optimizer) if hasattr(optimizer, name)]
+        self._names = list(made_with(optimizer))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -76,19 +78,35 @@ class Options(MutableMapping[str, Any]):
         else:
             setattr(self._optimizer, name, value)
 
+    def _shown(self) -> dict[str, Any]:
+        """Tensors of one number as that number, but while a step is captured."""
+        held = {name: getattr(self._optimizer, name) for name in self if name != "params"}
+        return {n: as_number(x) for n, x in held.items()} | {"params": self._optimizer.params}
+
     def __delitem__(self, name: str) -> None:
         raise ArgumentError(f"param_groups: del {name!r}; legal is to set it")
 
 
-def made_with(thing: Any) -> list[str]:
-    """The names of all options of an object's class."""
-    return list(inspect.signature(type(thing)).parameters)
+print_as_described([Options])
+
+
+def options_of(thing: Any) -> list[str]:
+    """The names of what an object was made with; and of the rate that schedules begin with."""
+    return ["base_lr", *inspect.signature(type(thing)).parameters]
+
+
+def as_number(value: Any) -> Any:
+    """The number in a tensor, to the digits that float32 has. While a step is captured the tensor:
+    it has no number then."""
+    if not isinstance(value, Tensor) or capturing():
+        return value
+    return float(f"{value.item():.7g}")
 
 
 def kept(thing: Any) -> dict[str, Any]:
     """The options of an object that it has as plain values, by name, as a state keeps them."""
     held = vars(thing)
-    names = [name for name in ("base_lr", *made_with(thing)) if name in held and name != "params"]
+    names = [name for name in options_of(thing) if name in held and name != "params"]
     return {name: held[name] for name in names if _is_plain(held[name])}
 
 
