@@ -74,9 +74,8 @@ AROUND = {
     ),
     f"[Options({PARTS}[(3, 2)])]": lambda: sgd().param_groups,
     "EMA(decay=0.9, averages=[(3, 2), (3,)])": lambda: optim.EMA(layer(), 0.9),
-    "GradScaler(scale=8.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000)": lambda: (
-        optim.GradScaler(8.0)
-    ),
+    "GradScaler(scale=8.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, "
+    "enabled=True)": lambda: optim.GradScaler(8.0),
     "StepLR(step_size=3, gamma=0.1)": lambda: optim.StepLR(sgd(), 3),
     "LambdaLR(\n  factor: half\n)": lambda: optim.LambdaLR(sgd(), half),
     "ArrayDataset(arrays=((4, 2), (4,)))": lambda: ArrayDataset(np.ones((4, 2)), np.ones(4)),

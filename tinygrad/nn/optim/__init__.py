@@ -84,10 +84,11 @@ print_as_described(globals()[name] for name in __all__)
 
 
 INSTEAD = {
-    "AveragedModel": "EMA(model), whose averages `applied` puts in",
+    "AveragedModel": "EMA(model, decay=None), whose averages `applied` puts in",
     "LRScheduler": "Scheduler",
-    "SparseAdam": "Adam: gradients are dense",
     "SWALR": "SequentialLR, of the schedule so far and a ConstantLR",
+    "lr_scheduler": "nn.optim itself, which has the schedules",
+    "swa_utils": "EMA(model, decay=None), whose averages `applied` puts in",
     "update_bn": "a pass over the data while Tensor.training, with BatchNorm(momentum=None)",
 }
 """What PyTorch's programs look for: what does the same here."""

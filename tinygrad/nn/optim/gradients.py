@@ -9,7 +9,8 @@ from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.printed import made_with
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
-from tinygrad.nn.optim.options import as_number
+from tinygrad.nn.optim.options import PREFIX, as_number, options_in, options_state, restored, stored
+from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spell_functions
 
@@ -109,6 +110,7 @@ class GradScaler:
         growth_factor: what the scale is multiplied by when it grows.
         backoff_factor: what it is multiplied by after a step that did not count.
         growth_interval: how many good steps make it grow.
+        enabled: False scales nothing and looks at nothing: `step` is the optimizer's.
 
     >>> w = Tensor([1.0], requires_grad=True)
     >>> from tinygrad.nn.optim import SGD
@@ -126,7 +128,9 @@ class GradScaler:
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
+        enabled: bool = True,
     ) -> None:
+        self.enabled = enabled
         self.growth_factor = growth_factor
         self.backoff_factor = backoff_factor
         self.growth_interval = growth_interval
@@ -141,6 +145,41 @@ class GradScaler:
     def _shown(self) -> dict[str, Any]:
         return {"scale": as_number(self.factor), **made_with(self)}
 
+    def get_scale(self) -> float:
+        """The scale now, as a number of Python.
+
+        >>> GradScaler(init_scale=8.0).get_scale()
+        8.0
+        """
+        return float(self.factor.item()) if self.enabled else 1.0
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next step depends on, by name.
+
+        >>> list(GradScaler().state_dict())[:3]
+        ['factor', 'good_steps', 'found']
+        """
+        told = {"is_told": stored(self.is_told)}
+        return self._tensors() | told | options_state(self)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Resumes from where `state` was taken, with the options that were in use there.
+
+        >>> scaler, other = GradScaler(init_scale=8.0), GradScaler()
+        >>> other.load_state_dict(scaler.state_dict())
+        >>> other.get_scale()
+        8.0
+        """
+        plain = options_in(state, self)
+        if "is_told" in state:
+            plain["is_told"] = restored(state["is_told"], self.is_told)
+        tensors = {n: t for n, t in state.items() if not n.startswith((PREFIX, "is_told"))}
+        load_state_dict(self._tensors(), tensors)
+        vars(self).update(plain)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"factor": self.factor, "good_steps": self.good_steps, "found": self.found}
+
     def scale(self, loss: Tensor) -> Tensor:
         """The loss to call `backward` on.
 
@@ -148,6 +187,8 @@ class GradScaler:
         >>> scaler.scale(Tensor(0.5)).item()
         512.0
         """
+        if not self.enabled:
+            return loss
         if not self.is_told:
             self._change()
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
@@ -162,6 +203,8 @@ class GradScaler:
         >>> w.grad.tolist()
         [2.0]
         """
+        if not self.enabled:
+            return
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
         for param, grad in with_gradients(optimizer.params):
@@ -176,7 +219,8 @@ class GradScaler:
         >>> scaler.update()
         """
         self.is_told = True
-        self._change()
+        if self.enabled:
+            self._change()
 
     def _change(self) -> None:
         stepped, finite = self.found != 0, self.found > 0
@@ -199,6 +243,9 @@ class GradScaler:
         >>> w.item()
         0.0
         """
+        if not self.enabled:
+            optimizer.step()
+            return
         if type(self) is not GradScaler:  # of which nothing is known
             changed = self.schedule_step(optimizer)
             changed[0].realize(*changed[1:])
@@ -218,6 +265,8 @@ class GradScaler:
         >>> any(t is w for t in changed)
         True
         """
+        if not self.enabled:
+            return optimizer.schedule_step()
         self._unscale_once(optimizer)
         return self._moved(optimizer)
 

@@ -24,16 +24,7 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
-from tinygrad.nn.optim.options import (
-    NUMBERED,
-    PARTS,
-    PREFIX,
-    Options,
-    kept,
-    options_of,
-    restored,
-    stored,
-)
+from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, options_in, options_state
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -116,11 +107,14 @@ class Stepper(ABC):
         for param, grad in with_gradients(self.params):
             param._grad = None if set_to_none else grad.zeros_like()
 
-    def step(self) -> None:
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Updates the parameters, and everything that changes with them, and computes all of it
         now. A step that is like an earlier one runs the same plan. That is possible for the
         optimizers of this package, which depend on nothing but what they and the parameters hold;
         of others nothing is known.
+
+        Args:
+            closure: called first; it makes the gradients and returns the loss, which this returns.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -130,7 +124,9 @@ class Stepper(ABC):
         >>> w.item()
         1.0
         """
+        loss = None if closure is None else closure()
         step_again(self._alone, self.schedule_step)
+        return loss
 
     @property
     @abstractmethod
@@ -470,19 +466,18 @@ class Optimizer(Stepper):
         return self.late.get(f"{i}.{name}", shared)
 
     def _options(self) -> dict[str, Tensor]:
-        return {PREFIX + name: stored(x, self.device) for name, x in kept(self).items()}
+        return options_state(self, self.device)
 
     def _take(self, state: dict[str, Tensor]) -> list[str]:
         """Own values that are the same stay, as captured steps have read them."""
-        held = vars(self)
-        names = [n for n in ("base_lr", *options_of(self)) if n in held and PREFIX + n in state]
-        options = {name: restored(state[PREFIX + name], held[name]) for name in names}
+        options = options_in(state, self)
         self._check(**_numbered(options))
         for name, value in options.items():
-            if isinstance(held[name], Tensor) or held[name] != value:
+            own = vars(self)[name]
+            if isinstance(own, Tensor) or own != value:
                 setattr(self, name, value)
         self._make_room(list(state))
-        return [PREFIX + name for name in names]
+        return [PREFIX + name for name in options]
 
     def _make_room(self, names: list[str]) -> None:
         """Has state for all these, as far as it depends on options, and on what happened to the

@@ -116,7 +116,19 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def stored(value: Any, device: Any) -> Tensor:
+def options_state(thing: Any, device: Any = None) -> dict[str, Tensor]:
+    """The options of an object by the names that they have in a state."""
+    return {PREFIX + name: stored(value, device) for name, value in kept(thing).items()}
+
+
+def options_in(state: dict[str, Tensor], thing: Any) -> dict[str, Any]:
+    """The options in a state that an object has, too, by name."""
+    held = vars(thing)
+    names = [name for name in options_of(thing) if name in held and PREFIX + name in state]
+    return {name: restored(state[PREFIX + name], held[name]) for name in names}
+
+
+def stored(value: Any, device: Any = None) -> Tensor:
     """An option as a tensor: bools and numbers as these (float64 is what Python counts with), all
     else as the bytes of its JSON text."""
     if not isinstance(value, (bool, int, float)):
