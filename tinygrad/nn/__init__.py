@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinygrad.data.printed import print_as_described
 from tinygrad.nn import datasets, functional, init, losses, optim, state, utils
+from tinygrad.nn.absent import tell_instead
 from tinygrad.nn.activations import (
     CELU,
     ELU,
@@ -346,6 +347,7 @@ __all__ = [
 
 spell(globals(), __all__)
 print_as_described(globals()[name] for name in __all__)
+tell_instead(globals()[name] for name in __all__)
 
 
 INSTEAD = {

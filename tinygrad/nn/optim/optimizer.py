@@ -176,6 +176,9 @@ class Optimizer(Stepper):
     """The names of numbers that go on once a step, such as a count of the steps. All parameters
     share them; of those that once had no gradient while others had, each has its own: `late`."""
 
+    takes_groups: bool = True
+    """Whether parameters may come in groups with options of their own."""
+
     parts: tuple[str, ...] = PARTS
     """The options that must be below 1."""
 
@@ -183,7 +186,8 @@ class Optimizer(Stepper):
     """The option that says how much of the last direction is kept: schedules may move it."""
 
     def __new__(cls, params: Any = (), *args: Any, **options: Any) -> Any:  # noqa: D102
-        if isinstance(params, (list, tuple)) and any(isinstance(each, dict) for each in params):
+        several = isinstance(params, (list, tuple)) and any(isinstance(g, dict) for g in params)
+        if several and cls.takes_groups:
             names = list(inspect.signature(cls.__init__).parameters)[2:]
             return OptimizerGroup.of(cls, params, **dict(zip(names, args, strict=False)), **options)
         return super().__new__(cls)
@@ -265,6 +269,14 @@ class Optimizer(Stepper):
 
     def _shown(self) -> dict[str, Any]:
         return Options(self)._shown()
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """ArgumentError: only an optimizer that was made of groups takes more of them."""
+        raise ArgumentError(
+            f"{self._name}.add_param_group: it was made of one list; legal is "
+            f'{self._name}([{{"params": [..]}}]), which takes more groups, or '
+            f"OptimizerGroup(optimizer, {self._name}([..]))"
+        )
 
     # ---- state -----------------------------------------------------------------------------------
 
@@ -522,7 +534,9 @@ class OptimizerGroup(Stepper):
     def __init__(self, *optimizers: Stepper) -> None:
         if not optimizers:
             raise ArgumentError("OptimizerGroup: of no optimizers; give at least one")
-        self.optimizers = optimizers
+        self.optimizers = list(optimizers)
+        self._kind: Callable[..., Stepper] | None = None
+        self._defaults: dict[str, Any] = {}
         self.params = [param for each in optimizers for param in each.params]
         self.buffers = [buffer for each in optimizers for buffer in each.buffers]
 
@@ -544,7 +558,35 @@ class OptimizerGroup(Stepper):
             raise ArgumentError(
                 f'OptimizerGroup: {wrong[0]!r} among groups; legal are dicts with "params"'
             )
-        return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+        made = OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+        made._kind, made._defaults = kind, defaults
+        return made
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """Moves more parameters from now on, as a group that was there from the start: a dict of
+        "params" and of options.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> a, b = Tensor([1.0]), Tensor([1.0])
+        >>> optimizer = SGD([{"params": [a]}], lr=0.1)
+        >>> optimizer.add_param_group({"params": [b], "lr": 0.5})
+        >>> len(optimizer.param_groups)
+        2
+        """
+        if self._kind is None:
+            raise ArgumentError(
+                "OptimizerGroup.add_param_group: of optimizers made one by one; legal is "
+                "OptimizerGroup(*group.optimizers, another)"
+            )
+        more = OptimizerGroup.of(self._kind, [group], **self._defaults)
+        if twice := set(map(id, more.params)) & set(map(id, self.params)):
+            raise ArgumentError(
+                f"OptimizerGroup.add_param_group: {len(twice)} tensors are in it already; legal is "
+                "one group a tensor"
+            )
+        self.optimizers += more.optimizers
+        self.params += more.params
+        self.buffers += more.buffers
 
     @property
     def _alone(self) -> list[Optimizer]:
