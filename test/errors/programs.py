@@ -223,8 +223,8 @@ MISUSES = {
     ),
     "a loader that drops a word": (
         lambda: data.DataLoader([1, 2], drop_last="a"),
-        ArgumentError,
-        ["DataLoader: drop_last='a'", "legal are"],
+        DTypeError,
+        ["DataLoader: drop_last='a' of type str", "legal is bool"],
     ),
     "lines of a folder": (
         lambda: data.TextLines("/"),

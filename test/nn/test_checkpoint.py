@@ -349,6 +349,13 @@ def test_what_is_refused_has_moved_nothing(tmp_path, why):
     assert step(other)[1] == found  # the optimizer is where it was, too
 
 
+class Stating:
+    """A part with this state."""
+
+    def __init__(self, state):
+        self.state_dict, self.load_state_dict = lambda: state, print
+
+
 def misuse(change):
     def act(path):
         Checkpoint(path, net={"w": Tensor([1.0]), "v": Tensor([1.0])}).save()
@@ -382,6 +389,22 @@ MISUSES = {
         lambda p: Checkpoint(p).save(step=np.ones(2)),
         ArgumentError,
         "ndarray is not JSON serializable; legal are",
+    ),
+    "an array": (
+        lambda p: Checkpoint(p, net=[Tensor([1.0])], best=np.ones(2)).save(),
+        ArgumentError,
+        r"'best' of type ndarray holds no tensors, and has no state_dict; .* save\(name=value\)",
+    ),
+    "a number": (lambda p: Checkpoint(p, step=3).save(), ArgumentError, "'step' of type int holds"),
+    "keys that are no strings": (
+        lambda p: Checkpoint(p, part=Stating({"of": {1: 2}})).save(),
+        ArgumentError,
+        "part.of: a dict with the key 1; legal are strings",
+    ),
+    "two of one name": (
+        lambda p: Checkpoint(p, net={"a.b": Tensor([1.0]), "a": {"b": Generator()}}).save(),
+        ArgumentError,
+        "two have the name 'net.a.b'",
     ),
     "a part named random": (
         lambda p: Checkpoint(p, random=Generator()), ArgumentError, "'random' is there already"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -48,6 +48,7 @@ MARKED = {
 """Encodings whose files may begin with a mark: what they are without one, and by their marks."""
 
 
+@runtime_checkable
 class Dataset(Protocol):
     """Samples by number: anything that has a length and returns a sample for each number below it.
 
@@ -60,6 +61,7 @@ class Dataset(Protocol):
     def __getitem__(self, number: int, /) -> Any: ...
 
 
+@runtime_checkable
 class IterableDataset(Protocol):
     """Samples in a stream: anything that begins anew each time it is iterated over.
 
@@ -265,7 +267,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | IterableDataset,
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,

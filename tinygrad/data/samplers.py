@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from, check_types
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """The numbers of an epoch's samples: anything that has a length and begins anew each time it
     is iterated over, such as a list.

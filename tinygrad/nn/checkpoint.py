@@ -16,7 +16,7 @@ from typing import Any
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.printed import print_as_described
 from tinygrad.formats import safetensors
-from tinygrad.nn.state import fitting, found_in, get_state_dict, load_state_dict
+from tinygrad.nn.state import by_name, fitting, found_in, get_state_dict, load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.generator import default_generator
 
@@ -64,8 +64,10 @@ class Checkpoint:
             notes: what else to keep: numbers, strings, None, and lists and dicts of them.
 
         Raises:
-            ArgumentError: a part holds something that is neither a tensor nor of JSON.
+            ArgumentError: a part holds something that is neither a tensor nor of JSON, or nothing
+                that could be kept.
         """
+        self._check_parts()
         speaking, tensors = self._pieces()
         plain = {n: _taken_apart(part.state_dict(), n, tensors) for n, part in speaking.items()}
         first: dict[int, str] = {}  # a tensor that several parts hold is written once
@@ -122,12 +124,23 @@ class Checkpoint:
         """What speaks for itself, each once, and all other tensors, by their paths."""
         speaking: dict[str, Any] = {}
         tensors: dict[str, Tensor] = {}
-        for name, piece in found_in(self.parts, "", lambda x: isinstance(x, Tensor) or _speaks(x)):
+        for name, piece in by_name(found_in(self.parts, "", _is_kept)).items():
             if isinstance(piece, Tensor):
                 tensors[name] = piece
             elif not any(piece is each for each in speaking.values()):
                 speaking[name] = piece
         return speaking, tensors
+
+    def _check_parts(self) -> None:
+        """ArgumentError for a part, as a number or an array, of which nothing would be kept."""
+        for name, part in self.parts.items():
+            is_empty = isinstance(part, (list, tuple, dict)) and not part
+            if not is_empty and next(found_in(part, "", _is_kept), None) is None:
+                raise ArgumentError(
+                    f"Checkpoint.save: {name!r} of type {type(part).__name__} holds no tensors, "
+                    "and has no state_dict; legal are parts that do, and save(name=value) for "
+                    "numbers, strings, and lists and dicts of them"
+                )
 
     def _places(
         self, header: dict[str, Any], arrays: dict[str, Any]
@@ -195,6 +208,11 @@ def _speaks(part: Any) -> bool:
 
 print_as_described([Checkpoint])
 
+
+def _is_kept(part: Any) -> bool:
+    return isinstance(part, Tensor) or _speaks(part)
+
+
 _TENSOR = "tensor of the file"
 
 
@@ -204,7 +222,11 @@ def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value
         return {_TENSOR: name}
     if isinstance(value, dict):
-        return {str(k): _taken_apart(v, f"{name}.{k}", tensors) for k, v in value.items()}
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise ArgumentError(
+                f"Checkpoint.save: {name}: a dict with the key {wrong[0]!r}; legal are strings"
+            )
+        return {key: _taken_apart(v, f"{name}.{key}", tensors) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_taken_apart(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
     return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -62,12 +62,15 @@ def get_state_dict(
         prefix: what all names begin with.
         tensor_type: what counts as a tensor.
 
+    Raises:
+        ArgumentError: two tensors have one name, as of the keys "a.b", and "a" with "b" inside.
+
     >>> class Net:
     ...     def __init__(self): self.layers = [Tensor([1.0]), Tensor([2.0])]
     >>> list(get_state_dict(Net()))
     ['layers.0', 'layers.1']
     """
-    return dict(found_in(obj, prefix, lambda each: isinstance(each, tensor_type)))
+    return by_name(found_in(obj, prefix, lambda each: isinstance(each, tensor_type)))
 
 
 def get_parameters(obj: Any) -> list[Tensor]:
@@ -77,6 +80,18 @@ def get_parameters(obj: Any) -> list[Tensor]:
     [1.0, 2.0]
     """
     return list(get_state_dict(obj).values())
+
+
+def by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """These by their names; ArgumentError if two have one name."""
+    found: dict[str, Any] = {}
+    for name, each in pairs:
+        if found.setdefault(name, each) is not each:
+            raise ArgumentError(
+                f"get_state_dict: two have the name {name!r}; legal are keys and attributes that "
+                "make different paths"
+            )
+    return found
 
 
 def found_in(
