@@ -73,7 +73,7 @@ MISUSES = {
     "norms of a number": (
         lambda: nn.utils.clip_grad_norm_(3, 1),
         DTypeError,
-        ["clip_grad_norm_: params=3 of type int", "legal is Iterable[Tensor]"],
+        ["clip_grad_norm_: params=3 of type int", "legal is Tensor | Iterable[Tensor]"],
     ),
     "parameters of a number": (
         lambda: nn.utils.parameters_to_vector(3),

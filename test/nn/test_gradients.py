@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor, TinyJit, dtypes
-from tinygrad.base.errors import ArgumentError
+from tinygrad import Tensor, TinyJit, dtypes, nn
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.nn import optim
 
 VALUES = [np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 4), (5,)])]
@@ -281,3 +281,39 @@ def test_a_step_by_a_closure_is_torchs():
     ours, theirs = run(optim, Tensor([1.0], requires_grad=True)), torch.tensor([1.0])
     theirs = run(torch.optim, theirs.requires_grad_())
     np.testing.assert_allclose(np.hstack(ours), np.hstack(theirs), rtol=1e-6)
+
+
+# ---- one tensor ----------------------------------------------------------------------------------
+
+
+ONE = {
+    "norm": lambda lib, w: lib.clip_grad_norm_(w, 1.0),
+    "value": lambda lib, w: lib.clip_grad_value_(w, 2.5),
+    "given norm": lambda lib, w: lib.clip_grads_with_norm_(w, 1.0, (w * w).sum().detach()),
+    "total": lambda lib, w: lib.get_total_norm(w.grad),
+}
+
+
+@pytest.mark.parametrize("what", ONE)
+def test_one_tensor_is_no_list_of_rows(what):
+    def run(lib, w):
+        (w * w).sum().backward()
+        found = ONE[what](lib, w)
+        return w.grad.tolist(), 0.0 if found is None else found.item()
+
+    ours = run(nn.utils, Tensor([3.0, 4.0], requires_grad=True))
+    theirs = run(torch.nn.utils, torch.tensor([3.0, 4.0], requires_grad=True))
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_norm_that_is_not_finite_can_be_an_error(value):
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    (w * Tensor([1.0, value])).sum().backward()
+    before = w.grad.tolist()
+    with pytest.raises(ArgumentError, match=f"a norm of {value}; legal are finite ones"):
+        nn.utils.clip_grad_norm_([w], 1.0, error_if_nonfinite=True)
+    np.testing.assert_array_equal(w.grad.tolist(), before)
+    with pytest.raises(DTypeError, match="clip_grad_value_: .*legal are tensors"):
+        nn.utils.clip_grad_value_(["w"], 1.0)

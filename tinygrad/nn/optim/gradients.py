@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.printed import made_with
-from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
+from tinygrad.nn.optim.optimizer import (
+    Optimizer,
+    Stepper,
+    step_again,
+    with_gradients,
+)
 from tinygrad.nn.optim.options import PREFIX, as_number, options_in, options_state, restored, stored
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_types
 from tinygrad.tensor.spellings import spell_functions
 
 
 def clip_grad_norm_(
-    params: Iterable[Tensor], max_norm: float, norm_type: float = 2.0, eps: float = 1e-6
+    params: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    eps: float = 1e-6,
+    *,
+    error_if_nonfinite: bool = False,
 ) -> Tensor:
     """Scales all gradients down by one factor, so that their total norm is at most `max_norm`.
 
     (Pascanu, Mikolov and Bengio, "On the difficulty of training RNNs", 2013.)
 
     Args:
-        params: tensors with gradients; those without are left out.
+        params: tensors with gradients, or one; those without are left out.
         max_norm: the longest that all of them together may be.
         norm_type: 2 for the Euclidean norm, inf for the largest absolute value, p for the p-th
             root of the sum of p-th powers.
         eps: added to the norm before dividing by it.
+        error_if_nonfinite: look at the norm now, which a captured step can't.
 
     Returns:
         The norm that the gradients had, shape ().
+
+    Raises:
+        ArgumentError: the norm is infinite or NaN, and error_if_nonfinite. Nothing has changed.
 
     >>> x = Tensor([3.0, 4.0], requires_grad=True)
     >>> _ = (x * x).sum().backward()
     >>> clip_grad_norm_([x], 5.0).item(), [round(g, 3) for g in x.grad.tolist()]
     (10.0, [3.0, 4.0])
     """
-    moved = with_gradients(params)
+    moved = with_gradients(_several("clip_grad_norm_", params))
     total = get_total_norm([grad for _, grad in moved], norm_type)
+    if error_if_nonfinite and not math.isfinite(norm := total.item()):
+        raise ArgumentError(
+            f"clip_grad_norm_: a norm of {norm}; legal are finite ones, or error_if_nonfinite=False"
+        )
     _scale(moved, (max_norm / (total + eps)).minimum(1.0))
     return total
 
 
-def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm: Tensor) -> None:
+def clip_grads_with_norm_(
+    params: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
+) -> None:
     """The second half of `clip_grad_norm_`: scales gradients whose norm is `total_norm`, of these
     or of more.
 
@@ -52,7 +74,8 @@ def clip_grads_with_norm_(params: Iterable[Tensor], max_norm: float, total_norm:
     >>> clip_grads_with_norm_([x], 5.0, Tensor(10.0)); [round(g, 3) for g in x.grad.tolist()]
     [3.0, 4.0]
     """
-    _scale(with_gradients(params), (max_norm / (total_norm + 1e-6)).minimum(1.0))
+    several = _several("clip_grads_with_norm_", params)
+    _scale(with_gradients(several), (max_norm / (total_norm + 1e-6)).minimum(1.0))
 
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
@@ -60,20 +83,20 @@ def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
         param._grad = grad * scale.to(grad.device).cast(grad.dtype)
 
 
-def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
     """The norm of all tensors together, as of one vector: a tensor of shape ().
 
     >>> get_total_norm([Tensor([3.0]), Tensor([[4.0]])]).item()
     5.0
     """
-    given = list(tensors)
+    given = _several("get_total_norm", tensors)
     if not given:
         return Tensor(0.0)
     sizes = [_norm(each, norm_type).to(given[0].device) for each in given]
     return _norm(Tensor.stack(*sizes), norm_type)
 
 
-def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
+def clip_grad_value_(params: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Cuts each element of each gradient to -clip_value..clip_value.
 
     >>> x = Tensor([3.0, -4.0], requires_grad=True)
@@ -82,8 +105,15 @@ def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
     >>> x.grad.tolist()
     [6.0, -7.0]
     """
-    for param, grad in with_gradients(params):
+    for param, grad in with_gradients(_several("clip_grad_value_", params)):
         param._grad = grad.clamp(-clip_value, clip_value)
+
+
+def _several(who: str, given: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """The tensors as a list: one is no list of its rows."""
+    several = [given] if isinstance(given, Tensor) else list(given)
+    check_types(who, several, Tensor, "tensors")
+    return several
 
 
 def _norm(x: Tensor, kind: float) -> Tensor:
