@@ -906,7 +906,21 @@ LATER_MISUSES = {
     ),
     "twice": (
         lambda: (w := Tensor(B), optim.SGD([{"params": [w]}]).add_param_group({"params": [w]})),
-        "1 tensors are in it already",
+        "1 of 2 parameters are in two groups",
+    ),
+    "in two groups": (
+        lambda: (w := Tensor(B), optim.SGD([{"params": [w]}, {"params": [w]}])),
+        "1 of 2 parameters are in two groups; legal is one",
+    ),
+    "the state of another kind": (
+        lambda: optim.SGD([Tensor(B)]).load_state_dict(optim.Adam([Tensor(B)]).state_dict()),
+        r"no place for m\.0, v\.0, b1_t, b2_t; legal is the state of an optimizer of this kind",
+    ),
+    "the state of more": (
+        lambda: optim.Adam([Tensor(B)]).load_state_dict(
+            optim.Adam([Tensor(B), Tensor(B)]).state_dict()
+        ),
+        r"no place for m\.1, v\.1; legal is",
     ),
     "LBFGS in a group": (
         lambda: Tensor.train()(optim.OptimizerGroup(optim.LBFGS([Tensor(B)])).step)(),
@@ -921,3 +935,14 @@ def test_misuse_later(what):
     misuse, message = LATER_MISUSES[what]
     with pytest.raises(ArgumentError, match=message):
         misuse()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_state_of_tensors_alone_may_name_the_parameters(grouped):
+    def made(lr):
+        w = Tensor(B)
+        return optim.SGD([{"params": w}] if grouped else [w], lr=lr, momentum=0.5)
+
+    first, second = made(0.5), made(0.1)
+    second.load_state_dict(get_state_dict(first))
+    assert second.param_groups[0]["lr"] == 0.5

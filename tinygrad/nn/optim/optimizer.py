@@ -85,8 +85,18 @@ class Stepper(ABC):
         """
         before = [(vars(each), dict(vars(each))) for each in self._alone]
         try:
-            options = set(self._take(state))
-            load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
+            options, known = set(self._take(state)), get_state_dict(self)
+            others = [n for n in state if n not in options and n not in known]
+            if tensors := [n for n in others if PREFIX not in n]:
+                raise ArgumentError(
+                    f"load_state_dict: no place for {', '.join(tensors[:5])}; legal is the state "
+                    "of an optimizer of this kind, of as many parameters"
+                )
+            places = self._tensors()
+            given = set(known) - set(places)
+            load_state_dict(
+                places, {n: t for n, t in state.items() if n not in options and n not in given}
+            )
         except BaseException:
             for held, was in before:
                 held.clear()
@@ -558,9 +568,19 @@ class OptimizerGroup(Stepper):
             raise ArgumentError(
                 f'OptimizerGroup: {wrong[0]!r} among groups; legal are dicts with "params"'
             )
-        made = OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+        one = [g | {"params": [p]} if isinstance(p := g["params"], Tensor) else g for g in groups]
+        made = OptimizerGroup(*(kind(**{**defaults, **group}) for group in one))
+        made._check_once()
         made._kind, made._defaults = kind, defaults
         return made
+
+    def _check_once(self) -> None:
+        """ArgumentError if a step would move a parameter twice."""
+        if twice := len(self.params) - len(set(map(id, self.params))):
+            raise ArgumentError(
+                f"OptimizerGroup: {twice} of {len(self.params)} parameters are in two groups; "
+                "legal is one"
+            )
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         """Moves more parameters from now on, as a group that was there from the start: a dict of
@@ -579,11 +599,7 @@ class OptimizerGroup(Stepper):
                 "OptimizerGroup(*group.optimizers, another)"
             )
         more = OptimizerGroup.of(self._kind, [group], **self._defaults)
-        if twice := set(map(id, more.params)) & set(map(id, self.params)):
-            raise ArgumentError(
-                f"OptimizerGroup.add_param_group: {len(twice)} tensors are in it already; legal is "
-                "one group a tensor"
-            )
+        OptimizerGroup(self, more)._check_once()
         self.optimizers += more.optimizers
         self.params += more.params
         self.buffers += more.buffers
