@@ -13,7 +13,9 @@ from together import together
 
 from tinygrad import Tensor, TinyJit, dtypes, nn
 from tinygrad.base.errors import JitError
+from tinygrad.engine.places import _parts
 from tinygrad.engine.reads import _reads
+from tinygrad.nn import optim
 
 rate, mode = 0.5, "double"
 
@@ -376,3 +378,12 @@ def test_names_of_a_functions_code():
     assert not any(text.startswith("before") for text, _ in found)  # of its own
     assert _reads(Counts.restores.__code__, "tinygrad.engine.jit") == ()
     assert _reads(Counts.restores.__code__, "json.decoder") == ()
+
+
+def test_what_is_searched_is_held_by_its_owner():
+    """A list that a property makes dies at once: one of the step would have its `id`, and be taken
+    for it."""
+    schedule = optim.StepLR(optim.SGD([{"params": [Tensor([1.0])]}], lr=0.1), 2)
+    places = list(_parts(schedule))
+    assert [p.get(p.owner, p.key) is p.value for p in places] == [True] * len(places)
+    assert [p.value for p in places if p.value is schedule.optimizer]

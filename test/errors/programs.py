@@ -73,7 +73,7 @@ MISUSES = {
     "norms of a number": (
         lambda: nn.utils.clip_grad_norm_(3, 1),
         DTypeError,
-        ["clip_grad_norm_: params=3 of type int", "legal is Iterable[Tensor]"],
+        ["clip_grad_norm_: params=3 of type int", "legal is Tensor | Iterable[Tensor]"],
     ),
     "parameters of a number": (
         lambda: nn.utils.parameters_to_vector(3),
@@ -223,8 +223,8 @@ MISUSES = {
     ),
     "a loader that drops a word": (
         lambda: data.DataLoader([1, 2], drop_last="a"),
-        ArgumentError,
-        ["DataLoader: drop_last='a'", "legal are"],
+        DTypeError,
+        ["DataLoader: drop_last='a' of type str", "legal is bool"],
     ),
     "lines of a folder": (
         lambda: data.TextLines("/"),

@@ -17,7 +17,15 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.data.loader import ArrayDataset, DataLoader
 from tinygrad.formats import safetensors
 from tinygrad.nn.checkpoint import Checkpoint
-from tinygrad.nn.optim import EMA, LBFGS, Adam, CosineAnnealingLR, GradScaler, ReduceLROnPlateau
+from tinygrad.nn.optim import (
+    EMA,
+    LBFGS,
+    SGD,
+    Adam,
+    CosineAnnealingLR,
+    GradScaler,
+    ReduceLROnPlateau,
+)
 from tinygrad.nn.state import get_state_dict
 
 STEPS = 11
@@ -162,6 +170,88 @@ def test_options_that_were_set_later_are_in_the_file(tmp_path, grouped):
     assert [second.param_groups[0][name] for name in ("weight_decay", "eps")] == [0.1, 1e-5]
 
 
+class Trainer:
+    """What a run consists of in one object: also what speaks for itself lies in it."""
+
+    def __init__(self, lr=0.1, **options):
+        self.net = nn.Linear(2, 3)
+        parts = {"weight": self.net.weight, "bias": self.net.bias}
+        self.optimizers = {n: SGD([t], lr, momentum=0.9, **options) for n, t in parts.items()}
+        self.rest = [DataLoader(range(6), 2), (Generator(int(lr * 10)), LBFGS([self.net.weight]))]
+        self.kinds = [SGD, DataLoader]  # classes say nothing
+
+    def state(self):
+        loader, (noise, search) = self.rest
+        at = loader.state_dict(), noise.state_dict(), search.length
+        return at, [list(each.param_groups[0].values())[1:] for each in self.optimizers.values()]
+
+
+def test_what_speaks_for_itself_does_so_inside_containers_and_objects(tmp_path):
+    first, second = Trainer(0.5, nesterov=True), Trainer()
+    next(iter(first.rest[0]))
+    first.rest[1][1].length = 0.25
+    Tensor.rand(1, generator=first.rest[1][0])
+    Checkpoint(tmp_path / "run", all=[first]).save()
+    Checkpoint(tmp_path / "run", all=[second]).load()
+    assert second.state() == first.state()
+    assert second.net.weight.tolist() == first.net.weight.tolist()
+
+
+def test_files_of_the_first_version_are_read(tmp_path):
+    """In which what lies inside a part was kept as tensors only."""
+    first, second = Trainer(0.5), Trainer()
+    tensors = get_state_dict({"all": first})
+    names = {id(t): name for name, t in reversed(tensors.items())}
+    arrays = {name: tensors[name].numpy() for name in names.values()}
+    same = {name: names[id(t)] for name, t in tensors.items() if name not in arrays}
+    plain = {"random": Generator(3).state_dict()}
+    header = {"version": 1, "plain": plain, "same": same, "notes": {"step": 1}}
+    safetensors.write(tmp_path / "run", arrays, {"tinygrad.run": json.dumps(header)})
+    assert Checkpoint(tmp_path / "run", all=second).load() == {"step": 1}
+    assert second.net.weight.tolist() == first.net.weight.tolist()
+    assert second.optimizers["bias"].lr.item() == 0.5
+
+
+def test_a_part_may_stand_in_several_places(tmp_path):
+    def run(lr):
+        optimizer = SGD([Tensor([1.0], requires_grad=True)], lr)
+        return optimizer, Checkpoint(tmp_path / "run", one=optimizer, all=[optimizer])
+
+    run(0.5)[1].save()
+    optimizer, saved = run(0.1)
+    saved.load()
+    assert optimizer.lr.item() == 0.5
+
+
+def test_weights_that_were_tied_are_put_into_each_of_two(tmp_path):
+    w = Tensor([1.0, 2.0])
+    Checkpoint(tmp_path / "run", net=[w, w]).save()
+    two = [Tensor([0.0, 0.0]), Tensor([0.0, 0.0])]
+    Checkpoint(tmp_path / "run", net=two).load()
+    assert [each.tolist() for each in two] == [[1.0, 2.0]] * 2
+
+
+def test_two_weights_are_not_put_into_tied_ones(tmp_path):
+    w = Tensor([1.0, 2.0])
+    Checkpoint(tmp_path / "run", net=[Tensor([1.0, 2.0]), Tensor([3.0, 4.0])]).save()
+    with pytest.raises(
+        ArgumentError, match=r"net\.0 and net\.1 are one tensor, and two in the file"
+    ):
+        Checkpoint(tmp_path / "run", net=[w, w]).load()
+    assert w.tolist() == [1.0, 2.0]
+
+
+def test_a_loader_whose_loop_was_left_begins_anew_after_a_refused_file(tmp_path):
+    path, loader = tmp_path / "run", DataLoader(range(4), 2)
+    Checkpoint(path, loader=loader, more=Refusing()).save()
+    for _ in loader:
+        break
+    with pytest.raises(ArgumentError, match="not mine"):
+        Checkpoint(path, loader=loader, more=Refusing()).load()
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+    assert (loader.epoch, loader.batch) == (2, 0)
+
+
 def test_tensors_are_written_once_and_other_programs_can_read_them(tmp_path):
     net = nn.Linear(2, 3)
     optimizer = Adam([net.weight, net.bias])
@@ -259,6 +349,13 @@ def test_what_is_refused_has_moved_nothing(tmp_path, why):
     assert step(other)[1] == found  # the optimizer is where it was, too
 
 
+class Stating:
+    """A part with this state."""
+
+    def __init__(self, state):
+        self.state_dict, self.load_state_dict = lambda: state, print
+
+
 def misuse(change):
     def act(path):
         Checkpoint(path, net={"w": Tensor([1.0]), "v": Tensor([1.0])}).save()
@@ -292,6 +389,22 @@ MISUSES = {
         lambda p: Checkpoint(p).save(step=np.ones(2)),
         ArgumentError,
         "ndarray is not JSON serializable; legal are",
+    ),
+    "an array": (
+        lambda p: Checkpoint(p, net=[Tensor([1.0])], best=np.ones(2)).save(),
+        ArgumentError,
+        r"'best' of type ndarray holds no tensors, and has no state_dict; .* save\(name=value\)",
+    ),
+    "a number": (lambda p: Checkpoint(p, step=3).save(), ArgumentError, "'step' of type int holds"),
+    "keys that are no strings": (
+        lambda p: Checkpoint(p, part=Stating({"of": {1: 2}})).save(),
+        ArgumentError,
+        "part.of: a dict with the key 1; legal are strings",
+    ),
+    "two of one name": (
+        lambda p: Checkpoint(p, net={"a.b": Tensor([1.0]), "a": {"b": Generator()}}).save(),
+        ArgumentError,
+        "two have the name 'net.a.b'",
     ),
     "a part named random": (
         lambda p: Checkpoint(p, random=Generator()), ArgumentError, "'random' is there already"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor, TinyJit, dtypes
-from tinygrad.base.errors import ArgumentError
+from tinygrad import Tensor, TinyJit, dtypes, nn
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.nn import optim
 
 VALUES = [np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 4), (5,)])]
@@ -194,3 +194,126 @@ def test_unscaled_gradients_can_be_clipped():
     scaler.unscale_(optimizer)
     with pytest.raises(ArgumentError, match="twice before a step"):
         scaler.unscale_(optimizer)
+
+
+# ---- states of what surrounds a step -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [False, True])
+@Tensor.train()
+def test_a_scaler_resumes_with_its_options(told):
+    def run(turns, state=None):
+        w = Tensor([1.0, 2.0], requires_grad=True)
+        optimizer, scaler = optim.SGD([w], lr=0.0), optim.GradScaler(4.0, growth_interval=3)
+        if state is not None:
+            scaler = optim.GradScaler()
+            scaler.load_state_dict(state)
+        scales = []
+        for turn in turns:
+            optimizer.zero_grad()
+            scaler.scale((w * (np.inf if turn == 4 else 1.0)).sum()).backward()
+            scaler.step(optimizer)
+            if told:
+                scaler.update()
+            scales.append(scaler.get_scale())
+        return scales, scaler
+
+    whole, _ = run(range(9))
+    first, scaler = run(range(5))
+    assert first + run(range(5, 9), scaler.state_dict())[0] == whole
+
+
+@Tensor.train()
+def test_a_scaler_that_is_not_enabled_steps_whatever_the_gradients():
+    w = Tensor([1.0], requires_grad=True)
+    optimizer, scaler = optim.SGD([w], lr=1.0), optim.GradScaler(4.0, enabled=False)
+    for factor, wanted in ((3.0, -2.0), (np.inf, -np.inf)):
+        optimizer.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        assert w.item() == wanted
+    assert scaler.get_scale() == torch.amp.GradScaler("cpu", enabled=False).get_scale() == 1.0
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("decay", [0.9, None])
+@Tensor.train()
+def test_averages_are_torchs_and_resume(decay, capture):
+    from torch.optim import swa_utils
+
+    weights = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32)
+    net, layer = {"w": Tensor(weights[0]).realize()}, torch.nn.Linear(3, 1, bias=False)
+    move = None if decay is None else swa_utils.get_ema_multi_avg_fn(decay)
+    theirs = swa_utils.AveragedModel(layer, multi_avg_fn=move)
+    if decay is not None:  # whose average begins with the weights here, and with the first update
+        layer.weight.data.copy_(torch.tensor(weights[:1]))
+        theirs.update_parameters(layer)
+    ours = optim.EMA(net, decay)
+    update = TinyJit(ours.update) if capture else ours.update
+    for turn, now in enumerate(weights[1:]):
+        net["w"].assign(Tensor(now)).realize()
+        update()
+        layer.weight.data.copy_(torch.tensor(now)[None])
+        theirs.update_parameters(layer)
+        np.testing.assert_allclose(ours.averages[0].numpy(), theirs.module.weight[0].detach(), 1e-5)
+        if turn == 2 and not capture:
+            ours, before = optim.EMA(net, 0.5), ours
+            ours.load_state_dict(before.state_dict())
+            assert ours.decay == decay
+            update = ours.update
+
+
+@Tensor.train()
+def test_a_step_by_a_closure_is_torchs():
+    def run(lib, w):
+        optimizer = lib.SGD([w], lr=0.1)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (w * w).sum()
+            loss.backward()
+            return loss
+
+        return [optimizer.step(closure).item() for _ in range(3)], w.tolist()
+
+    ours, theirs = run(optim, Tensor([1.0], requires_grad=True)), torch.tensor([1.0])
+    theirs = run(torch.optim, theirs.requires_grad_())
+    np.testing.assert_allclose(np.hstack(ours), np.hstack(theirs), rtol=1e-6)
+
+
+# ---- one tensor ----------------------------------------------------------------------------------
+
+
+ONE = {
+    "norm": lambda lib, w: lib.clip_grad_norm_(w, 1.0),
+    "value": lambda lib, w: lib.clip_grad_value_(w, 2.5),
+    "given norm": lambda lib, w: lib.clip_grads_with_norm_(w, 1.0, (w * w).sum().detach()),
+    "total": lambda lib, w: lib.get_total_norm(w.grad),
+}
+
+
+@pytest.mark.parametrize("what", ONE)
+def test_one_tensor_is_no_list_of_rows(what):
+    def run(lib, w):
+        (w * w).sum().backward()
+        found = ONE[what](lib, w)
+        return w.grad.tolist(), 0.0 if found is None else found.item()
+
+    ours = run(nn.utils, Tensor([3.0, 4.0], requires_grad=True))
+    theirs = run(torch.nn.utils, torch.tensor([3.0, 4.0], requires_grad=True))
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_norm_that_is_not_finite_can_be_an_error(value):
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    (w * Tensor([1.0, value])).sum().backward()
+    before = w.grad.tolist()
+    with pytest.raises(ArgumentError, match=f"a norm of {value}; legal are finite ones"):
+        nn.utils.clip_grad_norm_([w], 1.0, error_if_nonfinite=True)
+    np.testing.assert_array_equal(w.grad.tolist(), before)
+    with pytest.raises(DTypeError, match="clip_grad_value_: .*legal are tensors"):
+        nn.utils.clip_grad_value_(["w"], 1.0)

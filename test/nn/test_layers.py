@@ -505,3 +505,19 @@ def test_margin_losses_as_layers():
     wanted = torch.nn.TripletMarginWithDistanceLoss(margin=0.5)(*[torch.tensor(x)] * 3)
     found = nn.TripletMarginWithDistanceLoss(margin=0.5)(*[Tensor(x)] * 3)
     close("triplet", found, wanted)
+
+
+@pytest.mark.parametrize(
+    "layer, name, instead",
+    [
+        (nn.Linear(2, 3), "parameters", r"nn.state.get_parameters\(layer\)"),
+        (nn.Sequential(nn.ReLU()), "eval", r"with Tensor.train\(False\)"),
+        (nn.ReLU(), "to", r"t.to_\(device\)"),
+    ],
+)
+def test_what_torchs_layers_have_besides_says_what_does_the_same(layer, name, instead):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; legal is .*{instead}"):
+        getattr(layer, name)
+    with pytest.raises(AttributeError, match="has no attribute 'weigth'$"):
+        _ = layer.weigth
+    assert not hasattr(layer, name)

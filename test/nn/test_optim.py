@@ -832,3 +832,117 @@ def test_counts_that_went_apart_are_saved_and_loaded():
         assert [each.tolist() for each in copies] == [each.tolist() for each in params]
     other.load_state_dict(optim.NAdam([{"params": copies}], lr=0.1).state_dict())
     assert other.optimizers[0].late == {}
+
+
+# ---- groups that come later ----------------------------------------------------------------------
+
+
+def trained_with_more(library, capture):
+    """A step of one group, and of two after four steps; both have a schedule."""
+    is_ours = library is optim
+    make = Tensor if is_ours else torch.tensor
+    a, b = make(B, requires_grad=True), make(B * 2, requires_grad=True)
+    optimizer = library.SGD([{"params": [a]}], lr=0.1, momentum=0.5)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (a * x).square().sum() + (b * x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run, found = TinyJit(step) if capture else step, []
+    for turn in range(8):
+        if turn == 4:
+            optimizer.add_param_group({"params": [b], "lr": 0.2})
+        x = make(np.float32([turn, 1, 2, 3]) / 4)
+        if capture and turn == 4:
+            with pytest.raises(JitError, match="optimizers"):
+                run(x)
+            run = TinyJit(step)
+        found.append(run(x).item())
+    return found
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@Tensor.train()
+def test_a_group_that_is_added_later_moves_as_torchs(capture):
+    ours, theirs = trained_with_more(optim, capture), trained_with_more(torch.optim, False)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@Tensor.train()
+def test_a_schedule_moves_the_rate_of_lbfgs_as_torchs():
+    def run(lib, schedules, w):
+        optimizer = lib.LBFGS([w], lr=0.5, max_iter=2)
+        schedule = schedules.StepLR(optimizer, 1, gamma=0.5)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = ((w - 1) ** 2 * (w + 2) ** 2).sum()
+            loss.backward()
+            return loss
+
+        losses = []
+        for _ in range(4):
+            losses.append(optimizer.step(closure).item())
+            schedule.step()
+            losses.append(optimizer.param_groups[0]["lr"])
+        return losses
+
+    ours = run(optim, optim, Tensor(B, requires_grad=True))
+    theirs = run(torch.optim, torch.optim.lr_scheduler, torch.tensor(B, requires_grad=True))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+LATER_MISUSES = {
+    "of one list": (
+        lambda: optim.Adam([Tensor(B)]).add_param_group({"params": [Tensor(B)]}),
+        "Adam.add_param_group: it was made of one list; legal is Adam",
+    ),
+    "of optimizers": (
+        lambda: optim.OptimizerGroup(optim.SGD([Tensor(B)])).add_param_group({"params": []}),
+        "made one by one; legal is OptimizerGroup",
+    ),
+    "twice": (
+        lambda: (w := Tensor(B), optim.SGD([{"params": [w]}]).add_param_group({"params": [w]})),
+        "1 of 2 parameters are in two groups",
+    ),
+    "in two groups": (
+        lambda: (w := Tensor(B), optim.SGD([{"params": [w]}, {"params": [w]}])),
+        "1 of 2 parameters are in two groups; legal is one",
+    ),
+    "the state of another kind": (
+        lambda: optim.SGD([Tensor(B)]).load_state_dict(optim.Adam([Tensor(B)]).state_dict()),
+        r"no place for m\.0, v\.0, b1_t, b2_t; legal is the state of an optimizer of this kind",
+    ),
+    "the state of more": (
+        lambda: optim.Adam([Tensor(B)]).load_state_dict(
+            optim.Adam([Tensor(B), Tensor(B)]).state_dict()
+        ),
+        r"no place for m\.1, v\.1; legal is",
+    ),
+    "LBFGS in a group": (
+        lambda: Tensor.train()(optim.OptimizerGroup(optim.LBFGS([Tensor(B)])).step)(),
+        r"decide on the host; legal is step\(closure\)",
+    ),
+    "LBFGS without a closure": (lambda: optim.LBFGS([Tensor(B)]).step(), "without a closure"),
+}
+
+
+@pytest.mark.parametrize("what", LATER_MISUSES)
+def test_misuse_later(what):
+    misuse, message = LATER_MISUSES[what]
+    with pytest.raises(ArgumentError, match=message):
+        misuse()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_state_of_tensors_alone_may_name_the_parameters(grouped):
+    def made(lr):
+        w = Tensor(B)
+        return optim.SGD([{"params": w}] if grouped else [w], lr=lr, momentum=0.5)
+
+    first, second = made(0.5), made(0.1)
+    second.load_state_dict(get_state_dict(first))
+    assert second.param_groups[0]["lr"] == 0.5

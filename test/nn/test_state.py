@@ -257,3 +257,14 @@ def test_bytes_of_a_file_are_read_where_they_are(tmp_path):
     first, second = np.asarray(_source(data)), np.asarray(_source(data))
     assert first.ctypes.data == second.ctypes.data
     assert safe_load_metadata(data)["w"]["shape"] == [2]
+
+
+@pytest.mark.parametrize("net", [{"a.b": 0, "a": {"b": 1}}, {1: 0, "1": 1}])
+def test_two_tensors_of_one_name_are_refused(net):
+    def made(part):
+        return {k: made(p) for k, p in part.items()} if isinstance(part, dict) else Tensor([part])
+
+    with pytest.raises(ArgumentError, match="two have the name '(a.b|1)'"):
+        get_state_dict(made(net))
+    with pytest.raises(ArgumentError, match="two have the name"):
+        get_parameters(made(net))

@@ -11,18 +11,27 @@ import dataclasses
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from functools import partial
+from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError, FileError, ShapeError
 from tinygrad.base.later import later
+from tinygrad.data.samplers import Sampler
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.creation import as_numpy
+from tinygrad.tensor.spellings import spelled
 
 futures = later("concurrent.futures")
+
+OTHERS = {
+    "prefetch": ("prefetch_factor",),
+    "": ("pin_memory", "pin_memory_device", "persistent_workers", "multiprocessing_context"),
+}
+"""PyTorch's names for arguments; those behind "" change nothing of what a loader yields."""
 
 _ORDER = "le" if sys.byteorder == "little" else "be"
 MARKED = {
@@ -39,6 +48,7 @@ MARKED = {
 """Encodings whose files may begin with a mark: what they are without one, and by their marks."""
 
 
+@runtime_checkable
 class Dataset(Protocol):
     """Samples by number: anything that has a length and returns a sample for each number below it.
 
@@ -49,6 +59,26 @@ class Dataset(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> Any: ...
+
+
+@runtime_checkable
+class IterableDataset(Protocol):
+    """Samples in a stream: anything that begins anew each time it is iterated over.
+
+    >>> class Squares(IterableDataset):
+    ...     def __iter__(self): return (i * i for i in range(3))
+    >>> [x.tolist() for x in DataLoader(Squares(), batch_size=2)]
+    [[0, 1], [4]]
+    """
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+def is_stream(dataset: Any) -> bool:
+    """Whether its samples can only be had one after the other, again and again."""
+    has_numbers = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    begins_anew = hasattr(dataset, "__iter__") and not hasattr(dataset, "__next__")
+    return begins_anew and not has_numbers
 
 
 def check_dataset(who: str, dataset: Any) -> None:
@@ -104,18 +134,18 @@ class TextLines:
         if not self.path.is_file():
             raise FileError(f"TextLines: {str(path)!r} is no file; legal is one of text")
         self.encoding, begin = _encoding_of(self.path, encoding)
-        self.starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
+        self._starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self._starts) - 1
 
     def __getitem__(self, number: int) -> str:
         if not -len(self) <= number < len(self):
             raise IndexError(f"line {number} of {len(self)}")
         number %= len(self)
         with self.path.open("rb") as file:
-            file.seek(self.starts[number])
-            raw = file.read(self.starts[number + 1] - self.starts[number])
+            file.seek(self._starts[number])
+            raw = file.read(self._starts[number + 1] - self._starts[number])
         return raw.decode(self.encoding).rstrip("\r\n")
 
 
@@ -210,17 +240,25 @@ class DataLoader:
     """Batches of a dataset. Each `for` loop is one epoch, with its own order if it shuffles.
 
     Args:
-        dataset: samples by number.
+        dataset: samples by number; or a stream, of which nothing knows the length.
         batch_size: samples a batch.
         shuffle: whether each epoch has another order.
         seed: fixes all orders.
         drop_last: leave out a last batch that is not full.
-        num_workers: threads that read samples; 0: the loop itself does.
+        num_workers: threads that read samples (one, of a stream); 0: the loop itself does.
         prefetch: batches that workers are ahead.
         collate_fn: what makes a batch of a list of samples; `collate` if None.
+        sampler: the numbers of an epoch's samples, in order, instead of all of them: anything that
+            has a length and begins anew each time it is iterated over. One with `set_epoch` is
+            told the epoch first.
+        batch_sampler: the same with lists of numbers, one a batch, instead of `batch_size`.
 
     `state_dict` says where the loop is, of several the one that moved last; a loader that loads it
-    goes on with the next batch.
+    goes on with the next batch. A sampler must give the same numbers again then, and a stream the
+    same samples: those before are read and dropped.
+
+    Raises:
+        ArgumentError: options that exclude each other; an iterator, which is over after one epoch.
 
     >>> loader = DataLoader(range(5), batch_size=2)
     >>> [batch.tolist() for batch in loader]
@@ -229,7 +267,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | IterableDataset,
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,
@@ -237,6 +275,8 @@ class DataLoader:
         num_workers: int = 0,
         prefetch: int = 2,
         collate_fn: Callable[[Sequence[Any]], Any] | None = None,
+        sampler: Sampler | None = None,
+        batch_sampler: Sampler | None = None,
     ) -> None:
         for name, number, least in (
             ("batch_size", batch_size, 1),
@@ -250,10 +290,19 @@ class DataLoader:
                 raise ArgumentError(
                     f"DataLoader: {name}={number!r}; legal are whole numbers from {least}"
                 )
-        check_dataset("DataLoader", dataset)
+        self._is_stream = is_stream(dataset)
+        if hasattr(dataset, "__next__"):
+            raise ArgumentError(
+                f"DataLoader: an iterator ({type(dataset).__name__}), which is over after one "
+                "epoch; legal is an object whose __iter__ begins anew, or samples by number"
+            )
+        if not self._is_stream:
+            check_dataset("DataLoader", dataset)
+        self._check_samplers(sampler, batch_sampler, bool(shuffle), batch_size != 1 or drop_last)
         if not (collate_fn is None or callable(collate_fn)):
             raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
-        self.dataset = dataset
+        self.dataset: Any = dataset
+        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
@@ -284,24 +333,55 @@ class DataLoader:
         """
         return self._batch
 
+    def _check_samplers(self, one: Any, batches: Any, shuffle: bool, has_size: bool) -> None:
+        """ArgumentError for what isn't one, or what excludes something else."""
+        for name, given in (("sampler", one), ("batch_sampler", batches)):
+            if given is None:
+                continue
+            if not (hasattr(given, "__len__") and hasattr(given, "__iter__")):
+                raise ArgumentError(
+                    f"DataLoader: {name} of type {type(given).__name__}; legal is what has a "
+                    "length and can be iterated over again and again, as a list"
+                )
+        whole = "a batch_sampler" if batches is not None else "a sampler" if one is not None else ""
+        whole = "a stream" if self._is_stream else whole
+        with_it = {
+            "shuffle": shuffle and bool(whole),
+            "sampler": one is not None and whole != "a sampler",
+            "batch_sampler": batches is not None and self._is_stream,
+            "batch_size and drop_last": has_size and batches is not None,
+        }
+        if wrong := [name for name, is_there in with_it.items() if is_there]:
+            raise ArgumentError(f"DataLoader: {wrong[0]} with {whole}; legal is one of them")
+
     def __len__(self) -> int:
-        """Batches of an epoch."""
-        full, rest = divmod(len(self.dataset), self.batch_size)
+        """Batches of an epoch; TypeError for a stream."""
+        if self._is_stream:
+            raise TypeError("DataLoader: of a stream of samples, which has no length")
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
+        samples = len(self.dataset if self.sampler is None else self.sampler)
+        full, rest = divmod(samples, self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
+
+    def _samples_an_epoch(self) -> int | None:
+        if self._is_stream:
+            return None
+        given = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        return len(self.dataset if given is None else given)
 
     def __iter__(self) -> Iterator[Any]:
         epoch, start = self._fresh, 0
         if self._resumed:
             epoch, start = self._epoch, self._batch
-            self._check_cursor(start, len(self.dataset), self.batch_size)
+            self._check_cursor(start, self._samples_an_epoch(), self.batch_size)
         self._resumed, self._fresh = False, epoch + 1
-        batches = self._batches(epoch)[start:]
-        for number, made in enumerate(self._loaded(batches), start + 1):
+        for number, made in enumerate(self._loaded(self._reads(epoch, start)), start + 1):
             self._epoch, self._batch = epoch, number
             yield made
         self._epoch, self._batch = self._fresh, 0
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """Where the loop is: after which batch of which epoch, of which batches.
 
         >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
@@ -310,9 +390,9 @@ class DataLoader:
         1
         """
         place = {"epoch": self._epoch, "batch": self._batch, "seed": self.seed}
-        return place | {"batch_size": self.batch_size, "samples": len(self.dataset)}
+        return place | {"batch_size": self.batch_size, "samples": self._samples_an_epoch()}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `for` resumes where `state` was taken.
 
         >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
@@ -329,41 +409,61 @@ class DataLoader:
         epoch, batch, seed = (state[name] for name in names)
         if min(epoch, batch, seed) < 0:
             raise ArgumentError(f"DataLoader: {state}; legal are numbers from 0")
-        samples, size = len(self.dataset), self.batch_size
+        samples, size = self._samples_an_epoch(), self.batch_size
         self._check_cursor(batch, state.get("samples", samples), state.get("batch_size", size))
         self._epoch, self._batch, self.seed = epoch, batch, seed
         self._resumed = True
 
-    def _check_cursor(self, batch: int, samples: int, batch_size: int) -> None:
-        own = len(self.dataset), self.batch_size
-        if batch > len(self) or (batch and own != (samples, batch_size)):
+    def _check_cursor(self, batch: int, samples: int | None, batch_size: int) -> None:
+        own = self._samples_an_epoch(), self.batch_size
+        most = batch if self._is_stream else len(self)
+        if batch > most or (batch and own != (samples, batch_size)):
             raise ArgumentError(
                 f"DataLoader: to go on after batch {batch} of {samples} samples by {batch_size}, "
-                f"with {own[0]} by {own[1]}, {len(self)} batches; legal are the same, or batch 0"
+                f"with {own[0]} by {own[1]}, {most} batches; legal are the same, or batch 0"
             )
 
     def _batches(self, epoch: int) -> list[list[int]]:
         """The numbers of the samples of each batch of an epoch."""
+        given: Any = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        if hasattr(given, "set_epoch"):
+            given.set_epoch(epoch)
+        if self.batch_sampler is not None:
+            return [list(map(int, numbers)) for numbers in self.batch_sampler]
         order = np.arange(len(self.dataset))
-        if self.shuffle:
+        if self.sampler is not None:
+            order = np.array([int(number) for number in self.sampler], dtype=np.int64)
+        elif self.shuffle:
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
         size = self.batch_size
-        return [order[i * size : (i + 1) * size].tolist() for i in range(len(self))]
+        whole = len(order) - (len(order) % size if self.drop_last else 0)
+        return [order[at : at + size].tolist() for at in range(0, whole, size)]
 
-    def _loaded(self, batches: list[list[int]]) -> Iterator[Any]:
-        if not self.num_workers:
-            yield from (self.collate_fn(self._samples(numbers)) for numbers in batches)
+    def _reads(self, epoch: int, start: int) -> Iterator[Callable[[], list[Any]]]:
+        """For each batch from the number `start` on what reads its samples, in order."""
+        if not self._is_stream:
+            yield from (partial(self._samples, each) for each in self._batches(epoch)[start:])
             return
-        waiting = iter(batches)
-        with futures.ThreadPoolExecutor(self.num_workers) as pool:
-            ahead: deque[Any] = deque()
-            first = self.prefetch + self.num_workers - 1
-            ahead.extend(pool.submit(self._samples, n) for n in islice(waiting, first))
+        stream, size = iter(self.dataset), self.batch_size
+        deque(islice(stream, start * size), maxlen=0)
+        yield from repeat(lambda: list(islice(stream, size)))
+
+    def _loaded(self, reads: Iterator[Callable[[], list[Any]]]) -> Iterator[Any]:
+        least = self.batch_size if self.drop_last else 1
+        for samples in self._read_ahead(reads) if self.num_workers else (read() for read in reads):
+            if self._is_stream and len(samples) < least:
+                return
+            yield self.collate_fn(samples)
+
+    def _read_ahead(self, reads: Iterator[Callable[[], list[Any]]]) -> Iterator[list[Any]]:
+        workers = 1 if self._is_stream else self.num_workers
+        with futures.ThreadPoolExecutor(workers) as pool:
+            ahead = deque(pool.submit(read) for read in islice(reads, self.prefetch + workers - 1))
             try:
                 while ahead:
                     samples = ahead.popleft().result()
-                    ahead.extend(pool.submit(self._samples, n) for n in islice(waiting, 1))
-                    yield self.collate_fn(samples)
+                    ahead.extend(pool.submit(read) for read in islice(reads, 1))
+                    yield samples
             finally:
                 for future in ahead:
                     future.cancel()
@@ -372,4 +472,8 @@ class DataLoader:
         return [self.dataset[number] for number in numbers]
 
 
-__all__ = ["ArrayDataset", "DataLoader", "Dataset", "TextLines", "collate"]
+DataLoader.__init__ = spelled(  # type: ignore[method-assign]
+    DataLoader.__init__, OTHERS, "DataLoader"
+)
+
+__all__ = ["ArrayDataset", "DataLoader", "Dataset", "IterableDataset", "TextLines", "collate"]

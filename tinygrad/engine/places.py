@@ -35,7 +35,7 @@ OWN = "tinygrad."
 
 _CLOSED = (*PLAIN, UOp)
 _STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound
-_PARTS = ("__wrapped__", "value", "optimizers", "schedulers")
+_PARTS = ("__wrapped__", "value", "optimizer", "optimizers", "schedulers")
 _MADE_OF: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     partial: ("func", "args", "keywords"),
@@ -229,8 +229,10 @@ def _parts_of_space(space: Any) -> Iterator[Place]:
 
 
 def _attributes(value: Any, names: Iterable[str]) -> Iterator[Place]:
+    """What a property makes dies at once, and another object may get its `id`."""
     for name in names:
-        if (part := getattr(value, name, None)) is not None:
+        is_made = isinstance(getattr(type(value), name, None), property)
+        if not is_made and (part := getattr(value, name, None)) is not None:
             yield Place(getattr, value, name, part)
 
 

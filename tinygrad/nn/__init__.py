@@ -7,7 +7,9 @@ base class to inherit from; `nn.state` finds the tensors of any object.
 
 from typing import TYPE_CHECKING, Any
 
+from tinygrad.data.printed import print_as_described
 from tinygrad.nn import datasets, functional, init, losses, optim, state, utils
+from tinygrad.nn.absent import tell_instead
 from tinygrad.nn.activations import (
     CELU,
     ELU,
@@ -176,7 +178,6 @@ from tinygrad.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from tinygrad.nn.printed import print_as_described
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
@@ -348,6 +349,7 @@ __all__ = [
 
 spell(globals(), __all__)
 print_as_described(globals()[name] for name in __all__)
+tell_instead(globals()[name] for name in __all__)
 
 
 INSTEAD = {

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import print_as_described
 from tinygrad.formats import safetensors
-from tinygrad.nn.state import fitting, get_state_dict, load_state_dict
+from tinygrad.nn.state import by_name, fitting, found_in, get_state_dict, load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.generator import default_generator
 
 _KEY = "tinygrad.run"
-_VERSION = 1
+_VERSION = 2
+_FIRST = 1
+"""The version in which only whole parts gave a state of their own."""
 _RANDOM = "random"
 
 
@@ -29,9 +33,9 @@ class Checkpoint:
     Args:
         path: the file. One process writes it; `path` with `.part` behind is used while it does.
         parts: by name. Of an object with `state_dict` and `load_state_dict` (a data loader, a
-            generator, an optimizer) what these give and take: numbers, strings and tensors in
-            dicts and lists. Of any other its tensors (`get_state_dict`). The stream that
-            `Tensor.rand` draws from is always a part.
+            generator, an optimizer), also inside lists, dicts and other objects, what these give
+            and take: numbers, strings and tensors in dicts and lists. Of all else its tensors
+            (`get_state_dict`). The stream that `Tensor.rand` draws from is always a part.
 
     >>> import os, tempfile
     >>> net = {"w": Tensor([1.0, 2.0])}
@@ -50,6 +54,9 @@ class Checkpoint:
         self.path = Path(path)
         self.parts = {_RANDOM: default_generator, **parts}
 
+    def _shown(self) -> dict[str, Any]:
+        return {"path": self.path, **self.parts}
+
     def save(self, **notes: Any) -> None:
         """Writes the file, whole or not at all, so that it outlives the process and the power.
 
@@ -57,15 +64,12 @@ class Checkpoint:
             notes: what else to keep: numbers, strings, None, and lists and dicts of them.
 
         Raises:
-            ArgumentError: a part holds something that is neither a tensor nor of JSON.
+            ArgumentError: a part holds something that is neither a tensor nor of JSON, or nothing
+                that could be kept.
         """
-        tensors: dict[str, Tensor] = {}
-        plain: dict[str, Any] = {}
-        for name, part in self.parts.items():
-            if _speaks(part):
-                plain[name] = _taken_apart(part.state_dict(), name, tensors)
-            else:
-                tensors |= get_state_dict(part, f"{name}.")
+        self._check_parts()
+        speaking, tensors = self._pieces()
+        plain = {n: _taken_apart(part.state_dict(), n, tensors) for n, part in speaking.items()}
         first: dict[int, str] = {}  # a tensor that several parts hold is written once
         same = {n: first[id(t)] for n, t in tensors.items() if first.setdefault(id(t), n) != n}
         kept = {name: tensor for name, tensor in tensors.items() if name not in same}
@@ -101,54 +105,112 @@ class Checkpoint:
         if _KEY not in metadata:
             raise ArgumentError(f"Checkpoint.load: {self.path} holds no run, only tensors")
         header = json.loads(metadata[_KEY])
-        if header["version"] != _VERSION:
+        if header["version"] not in (_FIRST, _VERSION):
             raise ArgumentError(
                 f"Checkpoint.load: {self.path} is of version {header['version']}; this reads "
-                f"{_VERSION}"
+                f"{_FIRST} and {_VERSION}"
             )
-        places = self._places(header, arrays)
+        arrays |= {name: arrays[first] for name, first in header["same"].items()}
+        speaking, places = self._places(header, arrays)
         values = {name: fitting(name, place, arrays[name]) for name, place in places.items()}
         plain = {name: _put_together(part, arrays) for name, part in header["plain"].items()}
-        self._tell(plain)
+        _tell(speaking, plain)
         if places:
             load_state_dict(places, values)
         notes: dict[str, Any] = header["notes"]
         return notes
 
-    def _tell(self, states: dict[str, Any]) -> None:
-        """Gives each part that speaks its state. If one refuses, all get back those they had."""
-        before: dict[str, tuple[Any, dict[str, Any]]] = {}
-        try:
-            for name, state in states.items():
-                before[name] = _copied(self.parts[name].state_dict())
-                self.parts[name].load_state_dict(state)
-        except BaseException:
-            for name, was in before.items():
-                if not _are_same(was, _copied(self.parts[name].state_dict())):
-                    self.parts[name].load_state_dict(_put_together(*was))
-            raise
+    def _pieces(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What speaks for itself, each once, and all other tensors, by their paths."""
+        speaking: dict[str, Any] = {}
+        tensors: dict[str, Tensor] = {}
+        for name, piece in by_name(found_in(self.parts, "", _is_kept)).items():
+            if isinstance(piece, Tensor):
+                tensors[name] = piece
+            elif not any(piece is each for each in speaking.values()):
+                speaking[name] = piece
+        return speaking, tensors
 
-    def _places(self, header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tensor]:
-        """The tensors to put values into, each by the one name under which it was written."""
-        speaks = {name for name, part in self.parts.items() if _speaks(part)}
-        places = get_state_dict({n: part for n, part in self.parts.items() if n not in speaks})
-        written = {name for name in arrays if name.partition(".")[0] not in header["plain"]}
-        known = written | header["same"].keys()
-        if places.keys() != known or speaks != header["plain"].keys():
-            missing = sorted((places.keys() | speaks) - known - header["plain"].keys())
-            extra = sorted((known | header["plain"].keys()) - places.keys() - speaks)
+    def _check_parts(self) -> None:
+        """ArgumentError for a part, as a number or an array, of which nothing would be kept."""
+        for name, part in self.parts.items():
+            is_empty = isinstance(part, (list, tuple, dict)) and not part
+            if not is_empty and next(found_in(part, "", _is_kept), None) is None:
+                raise ArgumentError(
+                    f"Checkpoint.save: {name!r} of type {type(part).__name__} holds no tensors, "
+                    "and has no state_dict; legal are parts that do, and save(name=value) for "
+                    "numbers, strings, and lists and dicts of them"
+                )
+
+    def _places(
+        self, header: dict[str, Any], arrays: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What to tell its state, and the tensors to put values into."""
+        if header["version"] == _FIRST:
+            speaking = {n: part for n, part in self.parts.items() if n in header["plain"]}
+            rest = {n: part for n, part in self.parts.items() if n not in speaking}
+            places = get_state_dict(rest)
+        else:
+            speaking, places = self._pieces()
+        told = set(_named_in(header["plain"]))
+        own = speaking.keys() | places.keys()
+        known = header["plain"].keys() | (arrays.keys() - told)
+        if own != known:
+            missing, extra = sorted(own - known), sorted(known - own)
             raise ArgumentError(
                 f"Checkpoint.load: {self.path} lacks {missing[:5]} and has {extra[:5]} besides; "
                 "legal is the run that was saved"
             )
-        return {name: places[name] for name in written}
+        _check_ties(places, header["same"])
+        return speaking, places
+
+
+def _check_ties(places: dict[str, Tensor], same: dict[str, str]) -> None:
+    """ArgumentError if one tensor would get the values of several."""
+    first: dict[int, str] = {}
+    for name, place in places.items():
+        other = first.setdefault(id(place), name)
+        if same.get(name, name) != same.get(other, other):
+            raise ArgumentError(
+                f"Checkpoint.load: {other} and {name} are one tensor, and two in the file; legal "
+                "is the run that was saved"
+            )
+
+
+def _tell(parts: dict[str, Any], states: dict[str, Any]) -> None:
+    """Gives each part that speaks its state. If one refuses, all get back those they had."""
+    before: dict[str, tuple[tuple[Any, dict[str, Any]], dict[str, Any]]] = {}
+    try:
+        for name, state in states.items():
+            before[name] = _copied(parts[name].state_dict()), _plain_in(parts[name])
+            parts[name].load_state_dict(state)
+    except BaseException:
+        for name, (was, held) in before.items():
+            if not _are_same(was, _copied(parts[name].state_dict())):
+                parts[name].load_state_dict(_put_together(*was))
+            if held:
+                vars(parts[name]).update(held)
+        raise
+
+
+def _plain_in(part: Any) -> dict[str, Any]:
+    """What a part holds that can't have changed in place: a loader's next epoch, which it doesn't
+    speak of."""
+    held = getattr(part, "__dict__", {})
+    return {name: x for name, x in held.items() if x is None or isinstance(x, (int, float, str))}
 
 
 def _speaks(part: Any) -> bool:
     """Whether a part says itself what its state is."""
-    return callable(getattr(part, "state_dict", None)) and callable(
-        getattr(part, "load_state_dict", None)
-    )
+    both = (getattr(part, name, None) for name in ("state_dict", "load_state_dict"))
+    return not isinstance(part, type) and all(map(callable, both))
+
+
+print_as_described([Checkpoint])
+
+
+def _is_kept(part: Any) -> bool:
+    return isinstance(part, Tensor) or _speaks(part)
 
 
 _TENSOR = "tensor of the file"
@@ -160,10 +222,23 @@ def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value
         return {_TENSOR: name}
     if isinstance(value, dict):
-        return {str(k): _taken_apart(v, f"{name}.{k}", tensors) for k, v in value.items()}
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise ArgumentError(
+                f"Checkpoint.save: {name}: a dict with the key {wrong[0]!r}; legal are strings"
+            )
+        return {key: _taken_apart(v, f"{name}.{key}", tensors) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_taken_apart(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
     return value
+
+
+def _named_in(value: Any) -> Iterator[str]:
+    """The tensors of the file that are named in a nested state."""
+    if isinstance(value, dict) and _TENSOR in value:
+        yield value[_TENSOR]
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _named_in(part)
 
 
 def _copied(state: Any) -> tuple[Any, dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -62,12 +62,15 @@ def get_state_dict(
         prefix: what all names begin with.
         tensor_type: what counts as a tensor.
 
+    Raises:
+        ArgumentError: two tensors have one name, as of the keys "a.b", and "a" with "b" inside.
+
     >>> class Net:
     ...     def __init__(self): self.layers = [Tensor([1.0]), Tensor([2.0])]
     >>> list(get_state_dict(Net()))
     ['layers.0', 'layers.1']
     """
-    return dict(_tensors(obj, prefix, tensor_type, ()))
+    return by_name(found_in(obj, prefix, lambda each: isinstance(each, tensor_type)))
 
 
 def get_parameters(obj: Any) -> list[Tensor]:
@@ -79,17 +82,29 @@ def get_parameters(obj: Any) -> list[Tensor]:
     return list(get_state_dict(obj).values())
 
 
-def _tensors(
-    obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
-) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of each in `obj`, which lies in the objects `above`."""
+def by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """These by their names; ArgumentError if two have one name."""
+    found: dict[str, Any] = {}
+    for name, each in pairs:
+        if found.setdefault(name, each) is not each:
+            raise ArgumentError(
+                f"get_state_dict: two have the name {name!r}; legal are keys and attributes that "
+                "make different paths"
+            )
+    return found
+
+
+def found_in(
+    obj: Any, prefix: str, is_sought: Callable[[Any], bool], above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Name and value of each that is sought in `obj`, which lies in the objects `above`."""
     if isinstance(obj, Unmade):
         raise ArgumentError(obj.why)
-    if isinstance(obj, tensor_type):
+    if is_sought(obj):
         yield prefix.strip("."), obj
     elif id(obj) not in above:  # an object that leads back to itself holds nothing new
         for name, part in _parts(obj):
-            yield from _tensors(part, f"{prefix}{name}.", tensor_type, (*above, id(obj)))
+            yield from found_in(part, f"{prefix}{name}.", is_sought, (*above, id(obj)))
 
 
 def _parts(obj: Any) -> Iterator[tuple[str, Any]]:

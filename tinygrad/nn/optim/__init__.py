@@ -3,6 +3,7 @@ scaling, averages of weights."""
 
 from typing import TYPE_CHECKING, Any
 
+from tinygrad.data.printed import print_as_described
 from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from tinygrad.nn.optim.average import ASGD, EMA
 from tinygrad.nn.optim.cycles import CyclicLR, OneCycleLR
@@ -79,13 +80,15 @@ __all__ = [
 
 # tinygrad's optimizers are told where their state lies; here it lies where the parameters do
 spell(globals(), __all__, {**OTHERS, "": (*OTHERS[""], "device")})
+print_as_described(globals()[name] for name in __all__)
 
 
 INSTEAD = {
-    "AveragedModel": "EMA(model), whose averages `applied` puts in",
+    "AveragedModel": "EMA(model, decay=None), whose averages `applied` puts in",
     "LRScheduler": "Scheduler",
-    "SparseAdam": "Adam: gradients are dense",
     "SWALR": "SequentialLR, of the schedule so far and a ConstantLR",
+    "lr_scheduler": "nn.optim itself, which has the schedules",
+    "swa_utils": "EMA(model, decay=None), whose averages `applied` puts in",
     "update_bn": "a pass over the data while Tensor.training, with BatchNorm(momentum=None)",
 }
 """What PyTorch's programs look for: what does the same here."""

@@ -198,12 +198,18 @@ class RMSprop(Optimizer):
         self.weight_decay = weight_decay
         self.momentum: float | Tensor = momentum
         self.v = self._zeros()
+        self.centered = centered
         self.mean = self._zeros() if centered else []
         self.b = self._zeros() if momentum else []
         self._own([*self.v, *self.mean, *self.b])
 
     def _before_it_varies(self) -> None:
         self.b = self.b or self._own_zeros()
+
+    def _make_room(self, names: list[str]) -> None:
+        self.mean = self._room(self.mean, self.centered)
+        self.b = self._room(self.b, "b.0" in names or self._has_inertia())
+        super()._make_room(names)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         grad = grad + self.weight_decay * param

@@ -9,7 +9,8 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
-from tinygrad.nn.state import get_parameters, own_copy
+from tinygrad.nn.optim.options import PREFIX, options_in, options_state
+from tinygrad.nn.state import get_parameters, get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
 
@@ -38,6 +39,7 @@ class ASGD(Optimizer):
     """
 
     numbers = ("t", "rate", "before")
+    parts = ()
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class ASGD(Optimizer):
         super().__init__(params, lr, maximize)
         self._check(weight_decay=weight_decay)
         self.lambd = lambd
-        self.power = alpha
+        self.alpha = alpha
         self.t0 = t0
         self.weight_decay = weight_decay
         self.t, self.rate, self.before = map(self._number, (0.0, lr, lr))
@@ -63,7 +65,7 @@ class ASGD(Optimizer):
     def _advance(self, i: int | None) -> list[Tensor]:
         t, before = self._of(i, "t"), self._of(i, "before")  # lr as it was in the step before
         before.assign((t > 0).where(before, self.lr))  # which the first step hasn't
-        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.power)
+        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.alpha)
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -75,18 +77,21 @@ class ASGD(Optimizer):
 
 
 @expression
-def _moved_towards(average: Tensor, param: Tensor, share: float) -> Tensor:
+def _moved_towards(average: Tensor, param: Tensor, share: float | Tensor) -> Tensor:
     return average + (param.detach() - average) * share
 
 
 class EMA:
-    """An exponential moving average of a model's weights, often better than the last of them.
+    """An average of a model's weights over the updates, often better than the last of them:
+    exponential, so that it moves along, or with equal weights.
 
-    (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.)
+    (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992; Izmailov
+    and others, "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.)
 
     Args:
         model: any object that holds tensors.
-        decay: the decay factor of the average, applied at each update.
+        decay: the decay factor of the average, applied at each update. None: all updates count
+            alike, as PyTorch's `AveragedModel` does; the weights before the first don't.
 
     >>> net = {"w": Tensor([0.0])}
     >>> average = EMA(net, decay=0.75)
@@ -98,15 +103,55 @@ class EMA:
     (1.0, 4.0)
     """
 
-    def __init__(self, model: Any, decay: float = 0.999) -> None:
+    def __init__(self, model: Any, decay: float | None = 0.999) -> None:
+        if decay is not None and not 0 <= decay <= 1:
+            raise ArgumentError(f"EMA: decay {decay!r}; legal are numbers from 0 to 1, or None")
         self.decay = decay
         self.params = [t for t in get_parameters(model) if dtypes.is_float(t.dtype)]
         if not self.params:
             raise ArgumentError(f"EMA: {model!r} holds no tensors of floats; legal are models")
         self.averages = [own_copy(t.detach()).realize() for t in self.params]
+        self._count()
+
+    def _count(self) -> None:
+        """Equal weights depend on how many updates there were."""
+        count = Tensor([0.0], requires_grad=False).contiguous().realize()
+        self.updates = [count] if self.decay is None else []
+
+    def _shown(self) -> dict[str, Any]:
+        return {"decay": self.decay, "averages": self.averages}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The averages, and what the next update depends on, by name.
+
+        >>> list(EMA({"w": Tensor([0.0])}).state_dict())
+        ['averages.0', 'options.decay']
+        """
+        return self._tensors() | options_state(self)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Resumes from where `state` was taken, with the decay that was in use there.
+
+        >>> first, second = EMA({"w": Tensor([2.0])}, 0.5), EMA({"w": Tensor([0.0])})
+        >>> second.load_state_dict(first.state_dict())
+        >>> second.averages[0].item(), second.decay
+        (2.0, 0.5)
+        """
+        before = dict(vars(self))
+        try:
+            vars(self).update(options_in(state, self))
+            self._count()
+            tensors = {n: t for n, t in state.items() if not n.startswith(PREFIX)}
+            load_state_dict(self._tensors(), tensors)
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return get_state_dict({"averages": self.averages, "updates": self.updates})
 
     def schedule_update(self) -> list[Tensor]:
-        """Moves the averages towards the weights; returns them. Realize them with a step.
+        """Moves the averages towards the weights; returns what changes. Realize it with a step.
 
         >>> net = {"w": Tensor([0.0])}
         >>> average = EMA(net, decay=0.75)
@@ -114,9 +159,17 @@ class EMA:
         >>> [t.tolist() for t in average.schedule_update()]
         [[1.0]]
         """
+        for count in self.updates:
+            count.assign(count + 1)
         for average, param in zip(self.averages, self.params, strict=True):
-            average.assign(_moved_towards(average, param, 1 - self.decay))
-        return self.averages
+            average.assign(_moved_towards(average, param, self._share(average)))
+        return [*self.averages, *self.updates]
+
+    def _share(self, like: Tensor) -> float | Tensor:
+        """The weight of this update, beside an average."""
+        if self.decay is not None:
+            return 1 - self.decay
+        return (1 / self.updates[0]).to(like.device).cast(like.dtype)
 
     def update(self) -> None:
         """Moves the averages towards the weights, now.

@@ -22,7 +22,7 @@ def _line(start: float, end: float, share: Tensor) -> Tensor:
 CURVES = {"cos": cosine, "linear": _line}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OneCycleLR(Scheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to next to nothing, along cosines; and
     momentum the other way round: down, then up again.
@@ -133,7 +133,7 @@ SCALES: dict[str, tuple[str, Callable[[Tensor, float], Tensor | float]]] = {
 """Of a cycle's modes, what its height is multiplied by, and by what number that is found."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CyclicLR(Scheduler):
     """Up from `base_lr` to `max_lr` in a line, and down, again and again; and momentum the other
     way round.

@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.line_search import Slope, strong_wolfe
-from tinygrad.nn.optim.optimizer import checked_tensors
+from tinygrad.nn.optim.optimizer import Optimizer
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 
 Closure = Callable[[], Tensor]
 
 
-OPTIONS = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+OPTIONS = (
+    "max_iter",
+    "max_eval",
+    "tolerance_grad",
+    "tolerance_change",
+    "history_size",
+    "line_search_fn",
+)
 
 
-class LBFGS:
+class LBFGS(Optimizer):
     """A quasi-Newton direction from the last few steps: no matrix is kept, only pairs of vectors.
 
     `step` takes a closure that clears the gradients, calls `backward` and returns the loss; it is
@@ -46,6 +52,8 @@ class LBFGS:
     [1.0, 2.0]
     """
 
+    takes_groups = False
+
     def __init__(
         self,
         params: Iterable[Tensor],
@@ -58,28 +66,19 @@ class LBFGS:
         line_search_fn: str | None = None,
     ) -> None:
         check_choice("LBFGS", "line_search_fn", line_search_fn, (None, "strong_wolfe"))
-        params = checked_tensors("LBFGS", params)
-        for param in params:
-            if param.requires_grad is None:
-                param.requires_grad = dtypes.is_float(param.dtype)
-        self.params = [param for param in params if param.requires_grad]
-        if not self.params:
-            raise ArgumentError(
-                f"LBFGS: {len(params)} tensors, none wants a gradient; legal are tensors with "
-                "requires_grad=True"
-            )
-        self.lr = lr
+        super().__init__(params, lr)
         self.max_iter = max_iter
         self.max_eval = max_eval if max_eval is not None else max_iter * 5 // 4
         self.tolerance_grad = tolerance_grad
         self.tolerance_change = tolerance_change
         self.history_size = history_size
-        self.search = line_search_fn is not None
+        self.line_search_fn = line_search_fn
         self.moves: list[Tensor] = []
         self.turns: list[Tensor] = []
         self.direction: Tensor | None = None
         self.last_gradient: Tensor | None = None
         self.length = lr
+        self._own([])
 
     def state_dict(self) -> dict[str, Any]:
         """What the next step depends on besides the parameters."""
@@ -89,7 +88,7 @@ class LBFGS:
             "direction": self.direction,
             "last_gradient": self.last_gradient,
             "length": self.length,
-            "options": {name: getattr(self, name) for name in OPTIONS},
+            "options": {"lr": self.lr.item()} | {name: getattr(self, name) for name in OPTIONS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -100,25 +99,33 @@ class LBFGS:
         for name, value in state.get("options", {}).items():
             setattr(self, name, value)
 
-    def zero_grad(self) -> None:
-        """Forgets the gradients."""
-        for param in self.params:
-            param._grad = None
+    def schedule_step(self) -> list[Tensor]:
+        """ArgumentError: a step can't be made before it is computed."""
+        raise ArgumentError("LBFGS: its steps decide on the host; legal is step(closure), alone")
 
-    def step(self, closure: Closure) -> Tensor:
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        raise NotImplementedError("all parameters move together")
+
+    def step(self, closure: Closure | None = None) -> Tensor:
         """Moves the parameters; returns the loss of the first call of `closure`."""
+        if closure is None:
+            raise ArgumentError(
+                "LBFGS.step: without a closure; legal is a function that clears the gradients, "
+                "calls backward and returns the loss"
+            )
+        rate = float(self.lr.item())
         first = self._evaluated(closure)
         loss, calls = float(first.item()), 1
         gradient = self._gradient()
         for _ in range(self.max_iter):
             if gradient.abs().max().item() <= self.tolerance_grad:
                 break
-            direction = self._next_direction(gradient)
+            direction = self._next_direction(gradient, rate)
             slope = float((gradient * direction).sum().item())
             if slope > -self.tolerance_change:
                 break
             before, start = loss, self._flat()
-            if self.search:
+            if self.line_search_fn is not None:
                 look = partial(self._at, closure, start, direction)
                 here = Slope(0.0, loss, slope, gradient)
                 steepest = float(direction.abs().max().item())
@@ -138,10 +145,10 @@ class LBFGS:
                 break
         return first
 
-    def _next_direction(self, gradient: Tensor) -> Tensor:
+    def _next_direction(self, gradient: Tensor, rate: float) -> Tensor:
         """-H·gradient, H the inverse of the Hessian as the kept pairs show it; sets the length."""
         if self.direction is None or self.last_gradient is None:
-            self.length = min(1.0, 1.0 / float(gradient.abs().sum().item())) * self.lr
+            self.length = min(1.0, 1.0 / float(gradient.abs().sum().item())) * rate
             self.direction = (-gradient).realize()
         else:
             turn = (gradient - self.last_gradient).realize()
@@ -150,7 +157,7 @@ class LBFGS:
                 self.moves = [*self.moves, move][-self.history_size :]
                 self.turns = [*self.turns, turn][-self.history_size :]
             self.direction = self._two_loops(gradient).realize()
-            self.length = self.lr
+            self.length = rate
         self.last_gradient = gradient
         return self.direction
 

@@ -65,6 +65,13 @@ class Moments(Optimizer):
             self.late |= {n.replace("b2_t", "t"): self._number(t) for n, t in found.items()}
             self.numbers = (*self.numbers, "t")
 
+    def _make_room(self, names: list[str]) -> None:
+        varied = "t" in self.numbers and "t" not in type(self).numbers
+        if varied and not isinstance(self.b1, Tensor):
+            self.numbers = type(self).numbers
+            del self.t
+        super()._make_room(names)
+
     def _turns(self, power: Tensor) -> float:
         if np.float32(self.b2) in (0, 1):
             return 0.0 if power.item() else math.inf
@@ -164,8 +171,13 @@ class Adam(Moments):
     ) -> None:
         more = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas, **more)
+        self.amsgrad = amsgrad
         self.largest = self._zeros() if amsgrad else []
         self._own(self.largest)
+
+    def _make_room(self, names: list[str]) -> None:
+        self.largest = self._room(self.largest, self.amsgrad)
+        super()._make_room(names)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         decay = self.weight_decay if self.decoupled_weight_decay else 0.0

@@ -32,18 +32,24 @@ class Momentum(Optimizer):
         self.nesterov = nesterov
         self.dampening = dampening
         self.b = self._zeros() if momentum else []
-        self._own(self.b)
-        if dampening:
-            self.numbers = ("t",)
-            self.t = self._number(0.0)
-            self._own([self.t])
+        self._count_if_dampened()
+        self._own([*self.b, *([self.t] if dampening else [])])
 
     def _before_it_varies(self) -> None:
         self.b = self.b or self._own_zeros()
 
+    def _count_if_dampened(self) -> None:
+        """The first step isn't."""
+        if self.dampening and not self.numbers:
+            self.numbers = ("t",)
+            self.t = self._number(0.0)
+        elif not self.dampening and self.numbers:
+            self.numbers = ()
+            del self.t
+
     def _make_room(self, names: list[str]) -> None:
-        if "b.0" in names:
-            self._before_it_varies()
+        self.b = self._room(self.b, "b.0" in names or self._has_inertia())
+        self._count_if_dampened()
         super()._make_room(names)
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -24,7 +24,7 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
-from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, kept, number_in
+from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, options_in, options_state
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -64,17 +64,17 @@ class Stepper(ABC):
 
     @abstractmethod
     def _options(self) -> dict[str, Tensor]:
-        """The options that are numbers, by name, each in a tensor of its own."""
+        """The options that are plain values, by name, each in a tensor of its own."""
 
     @abstractmethod
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
-        """Has these options from now on, by the names that `_options` gives them; ArgumentError if
-        one makes no sense."""
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        """Has the options in `state` from now on, and room for its tensors; returns the names of
+        these options. ArgumentError if one makes no sense."""
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there. What a
         state doesn't say, as one of `get_state_dict(optimizer)`, which has tensors alone, is as it
-        was made.
+        was made. A state that is refused changes nothing.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -83,15 +83,25 @@ class Stepper(ABC):
         >>> other.lr.item()
         0.25
         """
-        options = {name: number_in(state[name]) for name in self._options() if name in state}
-        self._take(options, only_check=True)
-        self._make_room(list(state))
-        load_state_dict(self._tensors(), {n: t for n, t in state.items() if n not in options})
-        self._take(options)
-
-    @abstractmethod
-    def _make_room(self, names: list[str]) -> None:
-        """Has state for all these, as far as it depends on what happened to the parameters."""
+        before = [(vars(each), dict(vars(each))) for each in self._alone]
+        try:
+            options, known = set(self._take(state)), get_state_dict(self)
+            others = [n for n in state if n not in options and n not in known]
+            if tensors := [n for n in others if PREFIX not in n]:
+                raise ArgumentError(
+                    f"load_state_dict: no place for {', '.join(tensors[:5])}; legal is the state "
+                    "of an optimizer of this kind, of as many parameters"
+                )
+            places = self._tensors()
+            given = set(known) - set(places)
+            load_state_dict(
+                places, {n: t for n, t in state.items() if n not in options and n not in given}
+            )
+        except BaseException:
+            for held, was in before:
+                held.clear()
+                held.update(was)
+            raise
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, so that the next `backward` starts from nothing; or sets them to
@@ -107,11 +117,14 @@ class Stepper(ABC):
         for param, grad in with_gradients(self.params):
             param._grad = None if set_to_none else grad.zeros_like()
 
-    def step(self) -> None:
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Updates the parameters, and everything that changes with them, and computes all of it
         now. A step that is like an earlier one runs the same plan. That is possible for the
         optimizers of this package, which depend on nothing but what they and the parameters hold;
         of others nothing is known.
+
+        Args:
+            closure: called first; it makes the gradients and returns the loss, which this returns.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -121,7 +134,9 @@ class Stepper(ABC):
         >>> w.item()
         1.0
         """
+        loss = None if closure is None else closure()
         step_again(self._alone, self.schedule_step)
+        return loss
 
     @property
     @abstractmethod
@@ -171,11 +186,18 @@ class Optimizer(Stepper):
     """The names of numbers that go on once a step, such as a count of the steps. All parameters
     share them; of those that once had no gradient while others had, each has its own: `late`."""
 
+    takes_groups: bool = True
+    """Whether parameters may come in groups with options of their own."""
+
+    parts: tuple[str, ...] = PARTS
+    """The options that must be below 1."""
+
     inertia: str = ""
     """The option that says how much of the last direction is kept: schedules may move it."""
 
     def __new__(cls, params: Any = (), *args: Any, **options: Any) -> Any:  # noqa: D102
-        if isinstance(params, (list, tuple)) and any(isinstance(each, dict) for each in params):
+        several = isinstance(params, (list, tuple)) and any(isinstance(g, dict) for g in params)
+        if several and cls.takes_groups:
             names = list(inspect.signature(cls.__init__).parameters)[2:]
             return OptimizerGroup.of(cls, params, **dict(zip(names, args, strict=False)), **options)
         return super().__new__(cls)
@@ -209,8 +231,8 @@ class Optimizer(Stepper):
         of all else less than nothing."""
         for name, value in numbers.items():
             known = isinstance(value, (int, float)) and 0 <= value < math.inf
-            if not known or (name in PARTS and not value < 1):
-                legal = "numbers from 0 to below 1" if name in PARTS else "numbers from 0"
+            if not known or (name in self.parts and not value < 1):
+                legal = "numbers from 0 to below 1" if name in self.parts else "numbers from 0"
                 raise ArgumentError(f"{self._name}: {name} {value}; legal are {legal}")
 
     def _pair(self, b1: float, b2: float, betas: Any) -> tuple[float, float]:
@@ -254,6 +276,17 @@ class Optimizer(Stepper):
         0.25
         """
         return [Options(self)]
+
+    def _shown(self) -> dict[str, Any]:
+        return Options(self)._shown()
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """ArgumentError: only an optimizer that was made of groups takes more of them."""
+        raise ArgumentError(
+            f"{self._name}.add_param_group: it was made of one list; legal is "
+            f'{self._name}([{{"params": [..]}}]), which takes more groups, or '
+            f"OptimizerGroup(optimizer, {self._name}([..]))"
+        )
 
     # ---- state -----------------------------------------------------------------------------------
 
@@ -312,11 +345,18 @@ class Optimizer(Stepper):
         zeros = (self._shared(i, each, each)[0] for i, each in enumerate(self._zeros()))
         return [own_copy(each).realize() for each in zeros]
 
+    def _room(self, state: list[Tensor], is_needed: bool) -> list[Tensor]:
+        """This state, or zeros where there is none; nothing if it isn't needed."""
+        return (state or self._own_zeros()) if is_needed else []
+
+    def _has_inertia(self) -> bool:
+        kept = getattr(self, self.inertia)
+        return isinstance(kept, Tensor) or kept != 0
+
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
         theirs, and then moving one would move the other. Constructors end with it."""
-        given = {name: value for name, value in vars(self).items() if name in NUMBERED}
-        self._check(**{name: x for name, x in given.items() if not isinstance(x, tuple)})
+        self._check(**_numbered(vars(self)))
         tensors = [*self.params, *self.buffers, self.lr, *state]
         taken = set()
         for tensor in tensors:
@@ -448,18 +488,22 @@ class Optimizer(Stepper):
         return self.late.get(f"{i}.{name}", shared)
 
     def _options(self) -> dict[str, Tensor]:
-        """Each as the float64 that Python counts with."""
-        of: dict[str, Any] = {"device": self.device, "dtype": dtypes.float64}
-        return {PREFIX + name: Tensor([number], **of) for name, number in kept(self).items()}
+        return options_state(self, self.device)
 
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
-        given = {name.removeprefix(PREFIX): number for name, number in options.items()}
-        self._check(**given)
-        for name, number in given.items():
-            if not only_check and getattr(self, name) != number:
-                setattr(self, name, number)
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        """Own values that are the same stay, as captured steps have read them."""
+        options = options_in(state, self)
+        self._check(**_numbered(options))
+        for name, value in options.items():
+            own = vars(self)[name]
+            if isinstance(own, Tensor) or own != value:
+                setattr(self, name, value)
+        self._make_room(list(state))
+        return [PREFIX + name for name in options]
 
     def _make_room(self, names: list[str]) -> None:
+        """Has state for all these, as far as it depends on options, and on what happened to the
+        parameters."""
         own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
         self.late = {name: self.late.get(name, self._number(0.0)) for name in own}
         if self.inertia in names:
@@ -500,7 +544,9 @@ class OptimizerGroup(Stepper):
     def __init__(self, *optimizers: Stepper) -> None:
         if not optimizers:
             raise ArgumentError("OptimizerGroup: of no optimizers; give at least one")
-        self.optimizers = optimizers
+        self.optimizers = list(optimizers)
+        self._kind: Callable[..., Stepper] | None = None
+        self._defaults: dict[str, Any] = {}
         self.params = [param for each in optimizers for param in each.params]
         self.buffers = [buffer for each in optimizers for buffer in each.buffers]
 
@@ -522,7 +568,41 @@ class OptimizerGroup(Stepper):
             raise ArgumentError(
                 f'OptimizerGroup: {wrong[0]!r} among groups; legal are dicts with "params"'
             )
-        return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+        one = [g | {"params": [p]} if isinstance(p := g["params"], Tensor) else g for g in groups]
+        made = OptimizerGroup(*(kind(**{**defaults, **group}) for group in one))
+        made._check_once()
+        made._kind, made._defaults = kind, defaults
+        return made
+
+    def _check_once(self) -> None:
+        """ArgumentError if a step would move a parameter twice."""
+        if twice := len(self.params) - len(set(map(id, self.params))):
+            raise ArgumentError(
+                f"OptimizerGroup: {twice} of {len(self.params)} parameters are in two groups; "
+                "legal is one"
+            )
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """Moves more parameters from now on, as a group that was there from the start: a dict of
+        "params" and of options.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> a, b = Tensor([1.0]), Tensor([1.0])
+        >>> optimizer = SGD([{"params": [a]}], lr=0.1)
+        >>> optimizer.add_param_group({"params": [b], "lr": 0.5})
+        >>> len(optimizer.param_groups)
+        2
+        """
+        if self._kind is None:
+            raise ArgumentError(
+                "OptimizerGroup.add_param_group: of optimizers made one by one; legal is "
+                "OptimizerGroup(*group.optimizers, another)"
+            )
+        more = OptimizerGroup.of(self._kind, [group], **self._defaults)
+        OptimizerGroup(self, more)._check_once()
+        self.optimizers += more.optimizers
+        self.params += more.params
+        self.buffers += more.buffers
 
     @property
     def _alone(self) -> list[Optimizer]:
@@ -542,20 +622,21 @@ class OptimizerGroup(Stepper):
 
     lr = property(fset=_refuse_rate)
 
+    def _shown(self) -> dict[str, Any]:
+        return {str(i): each for i, each in enumerate(self.optimizers)}
+
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
-
-    def _make_room(self, names: list[str]) -> None:
-        for begin, each in self._named():
-            each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
 
     def _options(self) -> dict[str, Tensor]:
         return {begin + n: t for begin, each in self._named() for n, t in each._options().items()}
 
-    def _take(self, options: dict[str, float], only_check: bool = False) -> None:
+    def _take(self, state: dict[str, Tensor]) -> list[str]:
+        taken = []
         for begin, each in self._named():
-            own = {n.removeprefix(begin): x for n, x in options.items() if n.startswith(begin)}
-            each._take(own, only_check)
+            own = {n.removeprefix(begin): x for n, x in state.items() if n.startswith(begin)}
+            taken += [begin + name for name in each._take(own)]
+        return taken
 
     def _named(self) -> list[tuple[str, Stepper]]:
         """Each with what the names in its state begin with."""
@@ -613,6 +694,13 @@ def checked_tensors(who: str, params: Any) -> list[Tensor]:
     tensors = list(params)
     check_types(f"{who}: among the parameters", tensors, Tensor, "tensors", ArgumentError)
     return tensors
+
+
+def _numbered(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that must be numbers: Adafactor's "eps" is a pair, a momentum may be a tensor."""
+    return {
+        n: x for n, x in options.items() if n in NUMBERED and not isinstance(x, (tuple, Tensor))
+    }
 
 
 def _moves(tensor: Tensor) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import numpy as np
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import made_with, print_as_described
+from tinygrad.engine.realize import capturing
 from tinygrad.tensor import Tensor
 
 PARTS = ("b1", "b2", "rho", "alpha")
@@ -25,9 +29,8 @@ NUMBERED = (
 )
 """Options that are numbers, from 0 on: what averages keep a part of, and others."""
 SETTABLE = ("lr", "weight_decay", "eps")
-KEPT = ("base_lr", *(name for name in NUMBERED if name != "dampening"))
-"""Numbers that a state has, as steps go on by them. Dampening decides what there is to count."""
 PREFIX = "options."
+"""What the names of options in a state begin with."""
 
 
 class Options(MutableMapping[str, Any]):
@@ -45,8 +48,7 @@ class Options(MutableMapping[str, Any]):
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
-        names = inspect.signature(type(optimizer)).parameters
-        self._names = [name for name in names if hasattr(optimizer, name)]
+        self._names = list(made_with(optimizer))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -76,17 +78,70 @@ class Options(MutableMapping[str, Any]):
         else:
             setattr(self._optimizer, name, value)
 
+    def _shown(self) -> dict[str, Any]:
+        """Tensors of one number as that number, but while a step is captured."""
+        held = {name: getattr(self._optimizer, name) for name in self if name != "params"}
+        return {n: as_number(x) for n, x in held.items()} | {"params": self._optimizer.params}
+
     def __delitem__(self, name: str) -> None:
         raise ArgumentError(f"param_groups: del {name!r}; legal is to set it")
 
 
-def kept(optimizer: Any) -> dict[str, float]:
-    """The numbers among the options of an optimizer that are no tensors, by name."""
-    found = vars(optimizer)
-    return {name: found[name] for name in KEPT if type(found.get(name)) in (int, float)}
+print_as_described([Options])
 
 
-def number_in(value: Any) -> float:
-    """The number in a state: of a tensor or an array with one element."""
+def options_of(thing: Any) -> list[str]:
+    """The names of what an object was made with; and of the rate that schedules begin with."""
+    return ["base_lr", *inspect.signature(type(thing)).parameters]
+
+
+def as_number(value: Any) -> Any:
+    """The number in a tensor, to the digits that float32 has. While a step is captured the tensor:
+    it has no number then."""
+    if not isinstance(value, Tensor) or capturing():
+        return value
+    return float(f"{value.item():.7g}")
+
+
+def kept(thing: Any) -> dict[str, Any]:
+    """The options of an object that it has as plain values, by name, as a state keeps them."""
+    held = vars(thing)
+    names = [name for name in options_of(thing) if name in held and name != "params"]
+    return {name: held[name] for name in names if _is_plain(held[name])}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def options_state(thing: Any, device: Any = None) -> dict[str, Tensor]:
+    """The options of an object by the names that they have in a state."""
+    return {PREFIX + name: stored(value, device) for name, value in kept(thing).items()}
+
+
+def options_in(state: dict[str, Tensor], thing: Any) -> dict[str, Any]:
+    """The options in a state that an object has, too, by name."""
+    held = vars(thing)
+    names = [name for name in options_of(thing) if name in held and PREFIX + name in state]
+    return {name: restored(state[PREFIX + name], held[name]) for name in names}
+
+
+def stored(value: Any, device: Any = None) -> Tensor:
+    """An option as a tensor: bools and numbers as these (float64 is what Python counts with), all
+    else as the bytes of its JSON text."""
+    if not isinstance(value, (bool, int, float)):
+        return Tensor(list(json.dumps(value).encode()), dtype=dtypes.uint8, device=device)
+    dtype = dtypes.bool if isinstance(value, bool) else dtypes.float64
+    return Tensor([value], dtype=dtype, device=device)
+
+
+def restored(value: Any, own: Any) -> Any:
+    """The option that a tensor, or an array, keeps, where `own` is what there was before."""
     array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-    return float(array.reshape(()))
+    if array.dtype == np.uint8:
+        found = json.loads(array.tobytes())
+        return tuple(found) if isinstance(found, list) else found
+    found = array.reshape(()).item()
+    return int(found) if type(own) is int and found == int(found) else found

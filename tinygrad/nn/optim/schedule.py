@@ -13,11 +13,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.data.printed import made_with
 from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper
@@ -29,7 +30,7 @@ _LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionar
 """The schedule that stepped last, by optimizer."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Scheduler(ABC):
     """The base of schedules. Making one sets the rate of step 0; call `step` after each step.
 
@@ -65,6 +66,10 @@ class Scheduler(ABC):
             written.realize()
         for each in self.optimizers:
             each.lr = self.rate(each.base_lr, self.turn).cast(dtypes.float32)
+
+    def _shown(self) -> dict[str, Any]:
+        """Its options, and the schedules in it: not the optimizer, which it only moves."""
+        return {n: x for n, x in made_with(self).items() if n not in ("optimizer", "after")}
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -159,7 +164,7 @@ class Scheduler(ABC):
         return [float(each.lr.item()) for each in self.optimizers]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LambdaLR(Scheduler):
     """The first rate times `factor(turn)`, a function of the step number, a tensor (1,) int32. It
     may return a Python number; but if it reads the tensor for that, as in `if turn < 10`, it can't
@@ -185,7 +190,7 @@ class LambdaLR(Scheduler):
         return (factor if isinstance(factor, Tensor) else turn.float().const_like(factor)) * base
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MultiplicativeLR(Scheduler):
     """The first rate times `factor(1)`, times `factor(2)`, and so on; see `LambdaLR`.
 
@@ -227,7 +232,7 @@ def check_factor(who: str, factor: object) -> None:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConstantLR(Scheduler):
     """The first rate times `factor` for `total_iters` steps, then the first rate.
 
@@ -252,7 +257,7 @@ class ConstantLR(Scheduler):
         return (turn < self.total_iters).where(base * self.factor, base)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LinearLR(Scheduler):
     """Warm-up: the first rate times a factor that goes linearly from `start_factor` to
     `end_factor`.
@@ -284,7 +289,7 @@ class LinearLR(Scheduler):
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StepLR(Scheduler):
     """The rate times `gamma` every `step_size` steps.
 
@@ -305,7 +310,7 @@ class StepLR(Scheduler):
         return base * self.gamma ** (turn // self.step_size).float()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MultiStepLR(Scheduler):
     """The rate times `gamma` at each of the `milestones`.
 
@@ -330,7 +335,7 @@ class MultiStepLR(Scheduler):
         return base * self.gamma**reached
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExponentialLR(Scheduler):
     """The rate times `gamma` in every step.
 
@@ -349,7 +354,7 @@ class ExponentialLR(Scheduler):
         return base * self.gamma ** turn.float()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PolynomialLR(Scheduler):
     """Down to 0 in `total_iters` steps, along (1 - share)^power.
 
@@ -375,7 +380,7 @@ class PolynomialLR(Scheduler):
         return base * left**self.power
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CosineAnnealingLR(Scheduler):
     """Down to `eta_min` in `T_max` steps along half a cosine, and up again.
 
@@ -398,7 +403,7 @@ class CosineAnnealingLR(Scheduler):
         return cosine(base, self.eta_min, turn.float() / self.T_max)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CosineAnnealingWarmRestarts(Scheduler):
     """Down to `eta_min` along half a cosine, again and again: in T_0 steps, then in T_mult times as
     many as the time before. (Loshchilov and Hutter, "SGDR", 2016.)
@@ -432,7 +437,7 @@ class CosineAnnealingWarmRestarts(Scheduler):
         return cosine(base, self.eta_min, (turn - start).float() / length.float())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SequentialLR(Scheduler):
     """One schedule after the other: the next begins at its milestone, from its own step 0.
 
@@ -580,16 +585,21 @@ class ReduceLROnPlateau:
         check_choice("ReduceLROnPlateau", "threshold_mode", threshold_mode, ("rel", "abs"))
         check_choice("ReduceLROnPlateau", "mode", mode, ("min", "max"))
         self.optimizer = optimizer
+        self.mode = mode
         self.sign = 1 if mode == "min" else -1
         self.factor = factor
         self.patience = patience
         self.threshold = threshold
+        self.threshold_mode = threshold_mode
         self.relative = threshold_mode == "rel"
         self.eps = eps
         self.cooldown = cooldown
         self.min_lr = min_lr
         self.best = _kept(math.inf)
         self.bad, self.resting = _kept(0.0), _kept(0.0)
+
+    def _shown(self) -> dict[str, Any]:
+        return {n: x for n, x in made_with(self).items() if n != "optimizer"}
 
     def schedule_step(self, metric: Tensor | float) -> list[Tensor]:
         """Takes a measure, of one element; returns what changes."""

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.data.printed import described
 from tinygrad.nn.optim.gradients import (
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
     get_total_norm,
 )
-from tinygrad.nn.printed import described
 from tinygrad.nn.utils import parametrizations, rnn
 from tinygrad.nn.utils.parametrizations import (
     remove_spectral_norm,
