@@ -104,7 +104,7 @@ class LBFGS(Optimizer):
         raise ArgumentError("LBFGS: its steps decide on the host; legal is step(closure), alone")
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        raise NotImplementedError("all parameters move together")
+        raise AssertionError("all parameters move together")
 
     def step(self, closure: Closure | None = None) -> Tensor:
         """Moves the parameters; returns the loss of the first call of `closure`."""
