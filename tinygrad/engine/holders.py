@@ -122,7 +122,7 @@ class Holders(Alive[Holder]):
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        self._references[Reference(holder, self._forget)] = None  # as `add`: each comes here
+        self._references[Reference(holder, self._forget)] = True  # as `add`: each comes here
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
