@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 6015,
     "codegen": 5820,
     "backends/*": 2975,
-    "engine": 5900,
+    "engine": 5975,
     "tensor/*": 7725,
 }
-CORE_BUDGET = 36_850  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 36_930  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
