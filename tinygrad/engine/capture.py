@@ -442,8 +442,9 @@ class Capture:
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """The tensors, of those that existed before, that represent state. If the step rebinds one
-        (`self.h = ...`), replays would never see the change: another tensor is in its place. One
-        that wasn't found in any place then has fewer references, or is gone."""
+        (`self.h = ...`), replays would never see the change: another tensor is in its place. State
+        that wasn't found in any place then has fewer references, or is gone. (Views of what was
+        found are also other threads', which drop them when they like.)"""
         state, places = self.made.states, self.made.places
         stood = {id(standing.holder()): standing for standing in before}
         for holder in [reference() for reference in self.changes]:
@@ -473,10 +474,10 @@ class Capture:
             wishes = [standing.wish() for standing in found if id(standing.holder()) in reached]
             settings += [wish for wish in wishes if wish is not None]
         places.watch({id(standing.holder()) for standing in found}, settings)
+        explained = {standing.buffer() for standing in found if id(standing.holder()) in watched}
         for standing in found:
-            known = id(standing.holder())
             fewer = _references(standing.holder) < standing.references
-            if known in lost or (fewer and known not in watched):
+            if id(standing.holder()) in lost or (fewer and standing.buffer() not in explained):
                 raise JitError(
                     f"{self.name}: reads a tensor{standing.origin} and puts another in its place, "
                     "which replays don't do; .assign() to it instead"
