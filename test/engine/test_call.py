@@ -210,6 +210,16 @@ def test_a_result_that_was_written_is_right_when_it_is_made_again():
     assert step(x).tolist() == (ramp(4, 3) * 2).tolist()
 
 
+def test_a_result_to_which_a_weak_reference_is_left_is_no_other_result():
+    step, x = doubled()
+    noted = weakref.WeakKeyDictionary()
+    for number in range(6):
+        result = step(x)
+        noted[result] = number
+        del result
+        assert step(x) not in noted
+
+
 def test_a_result_that_another_step_holds_as_its_state_is_kept():
     step, x = doubled()
     for _ in range(4):

@@ -3,6 +3,7 @@ done as a whole, once, or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ from interrupts import interrupted_at
 
 from tinygrad import Context, Tensor, TinyJit, nn
 from tinygrad.base.errors import CompileError, IndexCheckError, RuntimeCheckError
+from tinygrad.base.settings import BEAM, NOOPT
 from tinygrad.engine import making
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.holders import ask_all
@@ -441,16 +443,39 @@ def test_what_a_kernel_was_interrupted_in_the_middle_of_is_an_error_until_it_is_
     assert seen == {1, "told"}
 
 
-def test_ctrl_c_leaves_no_mode_behind():
-    """But where the end of the `with` is just being called, before its first line."""
+ENTERED = {
+    "no_grad": Tensor.no_grad,
+    "train": Tensor.train,
+    "Context": lambda: Context(NOOPT=1, BEAM=2),
+}
 
+
+def settings() -> list[Any]:
+    return [recording.on, Tensor.training, NOOPT.value, BEAM.value]
+
+
+@pytest.mark.parametrize("kind", ENTERED)
+def test_ctrl_c_leaves_no_mode_behind(kind, plain):
     def work() -> None:
-        with Tensor.no_grad():
-            pass
+        with ENTERED[kind]():
+            assert settings() != before
 
-    left = number = 0
+    before, number = settings(), 0
     while interrupted_at(number, work):
+        assert settings() == before, f"after an interrupt at {number}"
         number += 1
-        left += not recording.on
-        recording.__dict__.clear()
-    assert number > 5 and left <= 1
+    assert settings() == before
+    assert number > 5
+
+
+@pytest.mark.parametrize("kind", ENTERED)
+def test_a_mode_may_be_entered_again_inside(kind):
+    mode, before = ENTERED[kind](), settings()
+    for _ in range(2):
+        with contextlib.ExitStack() as stack, mode:
+            inside = settings()
+            with mode:
+                stack.enter_context(mode)
+                assert settings() == inside != before
+            assert settings() == inside
+        assert settings() == before

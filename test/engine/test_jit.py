@@ -7,7 +7,7 @@ import pickle
 import threading
 import time
 import weakref
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass
 
 import hypothesis
@@ -207,6 +207,35 @@ def containers(jit):
     return found
 
 
+@dataclass
+class Twice:
+    x: Tensor
+
+    def __post_init__(self):
+        self.twice = self.x * 2
+
+
+class Labelled(dict):
+    def __init__(self, *rows, label):
+        super().__init__(*rows)
+        self.label = label
+
+
+def containers_with_attributes(jit):
+    def step(batch, table, named):
+        first = batch.x + batch.twice * named.label
+        assert table.default_factory is list
+        return Labelled([("sum", (first + table["x"]).realize())], label=(named.label, batch))
+
+    run, found = jit(step), []
+    for n in range(2 * CALLS):
+        named = Labelled([("y", vec(1))], label=n % 2)
+        result = run(Twice(vec(n)), defaultdict(list, x=vec(n + 1)), named)
+        assert result.label[0] == n % 2
+        found += [result["sum"], result.label[1].twice]
+    return found
+
+
 def numbers_are_keys(jit):
     x = Tensor([3, 4]).realize()
     run = jit(lambda x, k: (x * k).realize())
@@ -338,9 +367,9 @@ def constants_as_state(jit):
 PROGRAMS = [
     counter, detached_counter, training, accumulated, drawn, from_before, pending_write,
     in_place_argument, aliases,
-    closure_is_argument, returned, containers, numbers_are_keys, modes_are_keys, nested,
-    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient, truncated,
-    constants_as_state,
+    closure_is_argument, returned, containers, containers_with_attributes, numbers_are_keys,
+    modes_are_keys, nested, made_inside, unshared_inside, sizes, empty, views_and_constants,
+    kept_gradient, truncated, constants_as_state,
 ]  # fmt: skip
 
 

@@ -251,6 +251,61 @@ def test_a_check_fails_after_a_replay_that_was_timed(capsys):
         step(at[3]).tolist()
 
 
+def test_what_another_thread_makes_of_the_state_during_a_capture_stays_its_own():
+    state, one = Tensor([1.0, 1.0]).realize(), Tensor([1.0, 1.0]).realize()
+    made: list[Tensor] = []
+
+    def make(factor: float) -> None:
+        other = Tensor([factor, factor]).realize()
+        thread = beside(lambda: made.append(state * other), 60)
+        assert not thread.is_alive()
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        make(3)
+        state.assign(state + x).realize()
+        make(5)
+        return (state * 2).realize()
+
+    for n in range(6):
+        assert step(one).tolist() == [2 * n + 4] * 2
+        assert [t.tolist()[0] for t in made] == [1 * 3, 2 * 5, 2 * 3, 3 * 5][: 2 * n + 2]
+
+
+def test_another_thread_may_drop_its_view_of_the_state_during_a_capture():
+    state, one = Tensor([1.0, 1.0]).realize(), Tensor([1.0, 1.0]).realize()
+    turn = threading.Barrier(2, timeout=20)
+
+    def looks() -> None:
+        for n in range(5):
+            view = state.detach()[1:]
+            assert view.tolist() == [n + 1]
+            turn.wait()
+            turn.wait()  # the step has begun
+            del view
+            turn.wait()
+            turn.wait()
+
+    def meet() -> None:
+        turn.wait()
+        turn.wait()
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        meet()
+        return state.assign(state + x).sum().realize()
+
+    def steps() -> None:
+        for n in range(5):
+            turn.wait()
+            if n > 1:  # a replay
+                meet()
+            assert step(one).tolist() == 2 * n + 4
+            turn.wait()
+
+    together(looks, steps)
+
+
 def test_captured_steps_of_several_threads_write_each_their_own_state():
     def work() -> None:
         for _ in range(30):

@@ -1,14 +1,17 @@
 """assign: a node names the version of a buffer that it reads. Whatever runs when, a program means
 what its order says: every expression has the values of the moment at which it was built."""
 
+import gc
 import random
 import time
+import weakref
 
 import numpy as np
 import pytest
 
-from tinygrad import Tensor
+from tinygrad import Context, Tensor
 from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.storage import realized_buffer
 from tinygrad.uop.op import Ops
 
 
@@ -260,3 +263,29 @@ def test_a_view_costs_the_same_however_many_tensors_live(monkeypatch):
     del views
     assert len(value._members()) == 1
     assert len(value.family.members.references()) < 210
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.assign(t * 2 + 1),
+        lambda t: t.add_(1),
+        lambda t: t.__setitem__(0, 5.0),
+        lambda t: t[1:].assign(t[:-1].exp()),
+        lambda t: t.reshape(2, 2).add_(t.reshape(2, 2).T),
+        lambda t: [t.assign(t + 1), t.assign(t * 2)],
+        lambda t: t.detach().assign(t.sum().expand(4)),
+    ],
+)
+@pytest.mark.parametrize("spec", [0, 1])
+def test_a_write_that_nobody_reads_goes_with_its_tensor(write, spec):
+    with Context(SPEC=spec):
+        kept = []
+        for _ in range(3):
+            t = vector(1.0, 2.0, 3.0, 4.0)
+            buffer = weakref.ref(realized_buffer(t.uop))
+            write(t)
+            del t
+            gc.collect()
+            kept.append(buffer() is not None)
+    assert kept == [False] * 3

@@ -39,6 +39,14 @@ def written(value):
     tensor[0] = value
 
 
+def yields():
+    yield Tensor([1.0])
+
+
+async def waits():
+    return Tensor([1.0])
+
+
 MISUSES = {
     "a number as a gradient, and a step": (
         lambda: with_gradient(3, moved),
@@ -149,6 +157,16 @@ MISUSES = {
         lambda: TinyJit(3),
         JitError,
         ["TinyJit: 3 of type int", "legal are functions"],
+    ),
+    "a captured generator": (
+        lambda: TinyJit(yields),
+        JitError,
+        ["TinyJit: <function yields", "is a generator or async function", "legal are functions"],
+    ),
+    "a captured async function": (
+        lambda: TinyJit(waits),
+        JitError,
+        ["TinyJit: <function waits", "is a generator or async function", "legal are functions"],
     ),
     "a word written": (
         lambda: written("a"),

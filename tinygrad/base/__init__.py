@@ -9,5 +9,6 @@ helpers         small pure functions
 later           modules that are imported when they are first needed
 windows         arrays that a device binds in several pieces
 locks           a lock that a forked child finds open
+endings         a context that Ctrl-C finds ended, or not ended
 interrupts      no Ctrl-C is lost in a finaliser
 """

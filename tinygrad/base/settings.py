@@ -4,14 +4,15 @@ changes it for a while. Reading one costs an attribute access, so hot paths may.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tinygrad.base.endings import Action, Ending, call
 from tinygrad.base.errors import ArgumentError, DeviceError
-from tinygrad.base.locks import ForkSafeLock
 
 
 @dataclass(frozen=True)
@@ -82,19 +83,31 @@ class ContextVar:
 
     _all: ClassVar[dict[str, ContextVar]] = {}
     name: str
-    value: Any
-    changes: list[Change]
+    value: Any  # the last of what is said
+    said: dict[object, Any]  # outside of any `with`, and by each that lasts, in order
 
     def __new__(cls, key: str, default_value: int | str) -> ContextVar:
         if key in cls._all:
             return cls._all[key]
         made = cls._all[key] = super().__new__(cls)
-        made.name, text, made.changes = key, os.environ.get(key, str(default_value)), []
+        made.name, text, made.said = key, os.environ.get(key, str(default_value)), {None: None}
         try:
             made.value = parse(text, default_value)
         except (ValueError, OverflowError):
             raise ArgumentError(f"the environment says {key}={text}; legal are numbers") from None
         return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "value" and len(self.said) == 1:
+            self.said[None] = value
+
+    def say(self, action: Callable[..., Any], *args: Any) -> list[Action]:
+        """What changes `said` so, and then the value. Those of several threads may end in any
+        order."""
+        last = map(next, map(reversed, map(dict.values, [self.said])))
+        told = map(vars(self).__setitem__, ["value"], last)
+        return [functools.partial(action, self.said, *args), functools.partial(next, told)]
 
     def __repr__(self) -> str:
         return f"ContextVar({self.name!r}, {self.value!r})"
@@ -125,29 +138,6 @@ class ContextVar:
 
     def __le__(self, other: Any) -> bool:
         return bool(self.value <= other)
-
-
-class Change:
-    """A value of a setting, for a while. Those of several threads may end in any order: each time,
-    what began before the one that ends is handed to the one that began after it."""
-
-    def __init__(self, var: ContextVar, value: Any) -> None:
-        self.var, self.before = var, var.value
-        var.changes.append(self)
-        var.value = value
-
-    def undo(self) -> None:
-        """Ends it."""
-        changes = self.var.changes
-        place = changes.index(self)
-        if changes[-1] is self:
-            self.var.value = self.before
-        else:
-            changes[place + 1].before = self.before
-        del changes[place]
-
-
-_changing = ForkSafeLock()
 
 
 def tell_of_idle(name: str, value: object) -> None:
@@ -185,7 +175,7 @@ TRACEMETA = SETTINGS["TRACEMETA"]
 VIZ = SETTINGS["VIZ"]
 
 
-class Context(contextlib.ContextDecorator):
+class Context(contextlib.ContextDecorator, Ending):
     """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: temporary settings.
 
     KeyError, which lists the settings, for an unknown name; a warning for one without effect.
@@ -205,18 +195,21 @@ class Context(contextlib.ContextDecorator):
                 raise TypeError(f"Context: {name}={value!r}; legal is a whole number")
             tell_of_idle(name, value)
         self.values = values
-        self.entered: list[list[Change]] = []
+
+    def _recreate_cm(self) -> Context:  # of a decorated function each call, in any thread
+        return Context(**self.values)
 
     def __enter__(self) -> Context:
-        with _changing.now:
-            rows = self.values.items()
-            self.entered.append([Change(ContextVar._all[name], value) for name, value in rows])
+        begin: list[Action] = []
+        end: list[Action] = []
+        this = object()
+        for name, value in self.values.items():
+            var = ContextVar._all[name]
+            begin += var.say(dict.__setitem__, this, value)
+            end += var.say(dict.pop, this)
+        self.at_end(*end)
+        [*map(call, begin)]
         return self
-
-    def __exit__(self, *exception: object) -> None:
-        with _changing.now:
-            for change in self.entered.pop():
-                change.undo()
 
 
 def getenv(key: str, default: Any = 0) -> Any:

@@ -24,15 +24,20 @@ class Reference(weakref.ref[T]):
 class Alive(Generic[T]):
     """The objects that were added and are still alive. Threads may add and iterate freely."""
 
-    __slots__ = ("_references", "_forget", "__weakref__")
+    __slots__ = ("_references", "_forget", "_some_discarded", "__weakref__")
 
     def __init__(self) -> None:
-        self._references: dict[Reference[T], None] = {}
+        # whether the object wasn't discarded: a reference stays until its object dies, when it is
+        # popped, for another thread may hold it as well
+        self._references: dict[Reference[T], bool] = {}
         self._forget = self._references.pop
+        self._some_discarded = False
 
     def references(self) -> list[Reference[T]]:
         """Weak references to all objects, which are alive now."""
-        return list(self._references)
+        if not self._some_discarded:
+            return list(self._references)
+        return [reference for reference, is_in in list(self._references.items()) if is_in]
 
     def living(self) -> list[T]:
         """The objects alive now."""
@@ -44,24 +49,27 @@ class Alive(Generic[T]):
 
     def add(self, item: T) -> None:
         """Adds an object that was never added."""
-        self._references[Reference(item, self._forget)] = None
+        self._references[Reference(item, self._forget)] = True
 
     def __contains__(self, item: T) -> bool:
-        return any(True for _ in self._own(item))
+        return any(self._references[own] for own in self._own(item))
 
     def add_once(self, item: T) -> None:
         """Adds an object unless it is there."""
-        if item not in self:
-            self.add(item)
+        for own in self._own(item):
+            self._references[own] = True
+            return
+        self.add(item)
 
     def discard(self, item: T) -> None:
         """Removes an object that was added."""
-        for reference in self._own(item):
-            self._forget(reference, None)
+        for own in self._own(item):
+            self._some_discarded = True
+            self._references[own] = False
 
     def _own(self, item: T) -> Iterator[Reference[T]]:
-        """The reference to an object that was added: an object has few, of however many there are
-        here."""
+        """The reference to an object that was added, or discarded: an object has few, of however
+        many there are here."""
         for reference in weakref.getweakrefs(item):
             if type(reference) is Reference and reference in self._references:
                 yield reference

@@ -22,6 +22,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, NamedTuple
+from weakref import getweakrefcount
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import JitError
@@ -87,7 +88,7 @@ class Kit:
         self.buffers = buffers
         self.tensors = [_tensor_of(mould, i, buffers) for i, mould in enumerate(moulds)]
         found = [tensor for tensor in self.tensors if tensor is not None] if again else []
-        self._made = [(tensor, tensor._uop, tensor.requires_grad) for tensor in found]
+        self._made = [(t, t._uop, t.requires_grad, getweakrefcount(t)) for t in found]
         self._views = _views_of(found)
         self._parts = (*buffers, *self._views, *found) if again else ()
         found.clear()
@@ -101,8 +102,8 @@ class Kit:
         for buffer in self.buffers:
             if buffer.others:
                 return False
-        for made in self._made:
-            if not made[0].is_untouched(*made[1:]):
+        for tensor, node, wants_gradient, weak in self._made:
+            if getweakrefcount(tensor) != weak or not tensor.is_untouched(node, wants_gradient):
                 return False
         for node in self._views:
             if node.known is not None or node.newer is not None:

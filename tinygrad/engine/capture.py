@@ -188,7 +188,8 @@ class Capture:
         self.bound = {variable.arg[0]: bind.val for variable, bind in bound.items()}
         self.originals = [buffer_of(version_below(a.uop)) for a in self.arguments]
         self.places: dict[Buffer, Source] = {}
-        self.start = 0  # tensors made later are the step's own
+        self.start = 0  # tensors made later are the step's own, but for those of other threads
+        self.others: Collection[int] = ()
         self.stand_ins: list[Holder] = []
         self.positions = {name: (s.position, s.restarts) for name, s in Stream.all.items()}
 
@@ -197,7 +198,8 @@ class Capture:
         ask_all()
         self.gradients = self.made.gradients = Gradients(self.own)
         compute_pending()
-        with garbage_kept():  # so that references only vanish where the step drops them
+        # garbage is kept so that references only vanish where the step drops them
+        with garbage_kept(), holders.apart() as self.others:
             self.made.places = Places((function, shape))
             self.reads = Reads(self.made.places)
             before = _all_standing()
@@ -205,7 +207,7 @@ class Capture:
             self._record(function, shape, leaves)
             self.gradients.note(self.made.states, self.made.written)
             standing = self._check_state(before)
-        self._forsake()
+            self._forsake()
         self._remember()
         self._watch(standing)
         return self.made
@@ -440,8 +442,9 @@ class Capture:
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """The tensors, of those that existed before, that represent state. If the step rebinds one
-        (`self.h = ...`), replays would never see the change: another tensor is in its place. One
-        that wasn't found in any place then has fewer references, or is gone."""
+        (`self.h = ...`), replays would never see the change: another tensor is in its place. State
+        that wasn't found in any place then has fewer references, or is gone. (Views of what was
+        found are also other threads', which drop them when they like.)"""
         state, places = self.made.states, self.made.places
         stood = {id(standing.holder()): standing for standing in before}
         for holder in [reference() for reference in self.changes]:
@@ -471,10 +474,10 @@ class Capture:
             wishes = [standing.wish() for standing in found if id(standing.holder()) in reached]
             settings += [wish for wish in wishes if wish is not None]
         places.watch({id(standing.holder()) for standing in found}, settings)
+        explained = {standing.buffer() for standing in found if id(standing.holder()) in watched}
         for standing in found:
-            known = id(standing.holder())
             fewer = _references(standing.holder) < standing.references
-            if known in lost or (fewer and known not in watched):
+            if id(standing.holder()) in lost or (fewer and standing.buffer() not in explained):
                 raise JitError(
                     f"{self.name}: reads a tensor{standing.origin} and puts another in its place, "
                     "which replays don't do; .assign() to it instead"
@@ -488,10 +491,13 @@ class Capture:
         return found
 
     def _forsake(self) -> None:
-        """Values that the step made and did not return become unreadable."""
+        """Values that the step made and did not return become unreadable. Not what other threads
+        made meanwhile: what was computed for them here is theirs, since no replay overwrites it."""
         gradients = given_since(self.start)
         for holder in holders.since(self.start):
             node = holder.lies_at
+            if holder.serial in self.others:
+                continue
             if self._is_of_now(holder) or any(map(self._is_of_this_call, _storage_below(node))):
                 why = REPLACED if holder.serial in gradients else ESCAPED
                 gone = nothing(node.device, node.size, node.dtype, why)
@@ -507,8 +513,7 @@ class Capture:
 
     def _is_of_now(self, holder: Holder) -> bool:
         """Whether it is an expression of the state as the step leaves it, which has another value
-        after a replay. Those of other threads are not, as far as they use no state that is written.
-        """
+        after a replay."""
         if holder.uop.base.op is Ops.BUFFER or not (below := _storage_below(holder.uop)):
             return False
         if id(holder) in self.rebound or id(holder) in self.gradients.left:

@@ -6,6 +6,7 @@ calls with equal shapes differ in their tensors and in the values of their varia
 |---|---|
 | tensor, expression of bound variables | a hole, filled by a leaf |
 | list, tuple, named tuple, dict, dataclass, slice, set | its type, and the shapes of its parts |
+| one of these with attributes besides | also the shapes of these |
 | number, string, bytes, None | its type and value, to the bit: 1, 1.0 and True differ |
 | anything else hashable (a model, a function, a dtype) | itself, by its own `==` |
 """
@@ -13,7 +14,8 @@ calls with equal shapes differ in their tensors and in the values of their varia
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tinygrad.base.errors import JitError
@@ -64,15 +66,17 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
         leaves += binds
         return (UOp, without_values(value), *[bind.src[0] for bind in binds])
     if isinstance(value, (list, tuple)):
-        return (kind, *[flatten(v, leaves, where) for v in value])
+        parts: list[Any] = [flatten(v, leaves, where) for v in value]
+        return _with_attributes((kind, *parts), value, leaves, where)
     if isinstance(value, dict):
-        return (kind, *[(Plain(k), flatten(v, leaves, where)) for k, v in value.items()])
+        parts = [(Plain(k), flatten(v, leaves, where)) for k, v in value.items()]
+        return _with_attributes((kind, *parts), value, leaves, where)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
-        return (kind, *[(name, flatten(getattr(value, name), leaves, where)) for name in names])
+        parts = [(name, flatten(getattr(value, name), leaves, where)) for name in names]
+        return _with_attributes((kind, *parts), value, leaves, where, names)
     if isinstance(value, slice):
-        parts = (value.start, value.stop, value.step)
-        return (slice, *[flatten(v, leaves, where) for v in parts])
+        return (slice, *[flatten(v, leaves, where) for v in (value.start, value.stop, value.step)])
     if isinstance(value, (set, frozenset)):
         return (kind, frozenset(map(Plain, value)))
     try:
@@ -86,6 +90,26 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
             ) from None
         return Same(value)
     return Plain(value)
+
+
+def _with_attributes(
+    shape: Any, value: Any, leaves: list[Any], where: str, parts: Collection[str] = ()
+) -> Any:
+    """The shape of a container that has attributes which are none of its parts."""
+    if type(value) in _BARE:
+        return shape
+    found = {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in parts}
+    if isinstance(value, defaultdict):
+        found["default_factory"] = value.default_factory
+    rows = [(name, flatten(each, leaves, where)) for name, each in found.items()]
+    return (Attributed, shape, *rows) if rows else shape
+
+
+class Attributed:
+    """In a shape: a container, and then its attributes."""
+
+
+_BARE = (list, tuple, dict)
 
 
 def fits(shape: Any, value: Any, leaves: list[Any]) -> bool:
@@ -148,6 +172,9 @@ def unflatten(shape: Any, leaves: Iterator[Any]) -> Any:
     kind, *parts = shape
     if kind is Holder:
         return next(leaves)
+    if kind is Attributed:
+        whole, *rows = parts
+        return _attributed(unflatten(whole, leaves), rows, leaves)
     if kind is UOp:
         node, *variables = parts
         return node.substitute({variable: next(leaves) for variable in variables})
@@ -162,8 +189,11 @@ def unflatten(shape: Any, leaves: Iterator[Any]) -> Any:
     if issubclass(kind, (list, tuple)):
         values = [unflatten(part, leaves) for part in parts]
         return kind(*values) if hasattr(kind, "_fields") else kind(values)
-    made = object.__new__(kind)
-    for name, part in parts:
+    return _attributed(object.__new__(kind), parts, leaves)
+
+
+def _attributed(made: Any, rows: Sequence[tuple[str, Any]], leaves: Iterator[Any]) -> Any:
+    for name, part in rows:
         object.__setattr__(made, name, unflatten(part, leaves))
     return made
 

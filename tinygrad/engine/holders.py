@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator
 from itertools import starmap
@@ -114,7 +116,7 @@ class Holders(Alive[Holder]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._serials = itertools.count()
+        self._serials: Iterator[int] = itertools.count()
 
     def __iter__(self) -> Iterator[Holder]:
         return (holder for holder in super().__iter__() if not holder.is_broken)
@@ -122,7 +124,7 @@ class Holders(Alive[Holder]):
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
         holder.serial = next(self._serials)
-        self._references[Reference(holder, self._forget)] = None  # as `add`: each comes here
+        self._references[Reference(holder, self._forget)] = True  # as `add`: each comes here
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -131,6 +133,33 @@ class Holders(Alive[Holder]):
     def since(self, serial: int) -> list[Holder]:
         """The living holders that were made after `now()` returned `serial`."""
         return [holder for holder in self if holder.serial > serial]
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[set[int]]:
+        """A context whose set gets the serials of holders that other threads make meanwhile."""
+        before, apart = self._serials, _Apart(self._serials)
+        self._serials = apart
+        try:
+            yield apart.others
+        finally:
+            self._serials = before
+
+
+class _Apart:
+    """Goes on counting, and notes what it counts for other threads than the one that made it."""
+
+    def __init__(self, serials: Iterator[int]) -> None:
+        self.serials, self.thread = serials, threading.get_ident()
+        self.others: set[int] = set()
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        serial = next(self.serials)
+        if threading.get_ident() != self.thread:
+            self.others.add(serial)
+        return serial
 
 
 holders = Holders()

@@ -8,6 +8,7 @@ else than the call raises JitError.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import warnings
 import weakref
@@ -21,7 +22,13 @@ from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import JIT
 from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured, completed
-from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
+from tinygrad.engine.containers import (
+    Attributed,
+    Plain,
+    bindings_below,
+    flatten,
+    without_values,
+)
 from tinygrad.engine.devices import Device
 from tinygrad.engine.gradients import given_since
 from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
@@ -41,6 +48,12 @@ from tinygrad.uop.node import UOp
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_LATER = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
 
 MANY_KEYS = 64  # that came only once each: this step will never be replayed
 
@@ -80,6 +93,11 @@ class TinyJit(Generic[P, R]):
     def __init__(self, fxn: Callable[P, R], *, prune: bool = False, optimize: bool = False) -> None:
         if not callable(fxn):
             raise JitError(f"TinyJit: {fxn!r} of type {type(fxn).__name__}; legal are functions")
+        if any(is_one(fxn) for is_one in _LATER):
+            raise JitError(
+                f"TinyJit: {fxn!r} is a generator or async function, whose code runs after the "
+                "call; legal are functions that return what they compute, which such code may call"
+            )
         self.function = fxn
         self._bound: dict[int, TinyJit[..., R]] = {}
         self._beginning = ForkSafeLock(threading.RLock)  # one thread's first calls after another's
@@ -328,6 +346,8 @@ def _shown(shape: Any) -> str:
     kind, *parts = shape
     if kind is Holder:
         return "a tensor"
+    if kind is Attributed:
+        return _shown(parts[0])
     if issubclass(kind, (list, tuple)):
         return f"{kind.__name__}({', '.join(map(_shown, parts))})"
     return str(kind.__name__)

@@ -18,7 +18,7 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -112,6 +112,7 @@ class Recorder(Protocol):
 
     name: str
     start: int  # of the numbers of tensors that are made while it observes
+    others: Collection[int]  # those of them that other threads make
 
     def drawing(self) -> None:
         """Random numbers are about to be drawn."""
@@ -310,7 +311,7 @@ def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
     ask_all()  # promised writes must be nodes before this looks for them
     more = nodes
     while nodes_of(Ops.ASSIGN, more):
-        readers = _old_readers(wanted, nodes, seen)
+        readers = _of_this_step(_old_readers(wanted, nodes, seen))
         wanted += readers
         more = []  # may overwrite something in turn
         add_nodes_below(readers, more, seen)
@@ -377,6 +378,21 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
                 break
     reading.difference_update(map(resolved, wanted))
     return [node for node in pending if resolved(node) in reading]
+
+
+def _of_this_step(readers: list[UOp]) -> list[UOp]:
+    """What a step that is being captured computes itself. What only other threads wait for, which
+    replays have nothing to do with, is computed now, and not recorded."""
+    recorder, done = computing.recorder, computing.done
+    if recorder is None or not recorder.others or not readers:
+        return readers
+    mine = {holder.uop for holder in holders if holder.serial not in recorder.others}
+    computing.recorder = computing.done = None
+    try:
+        _realize_for_others(*[node for node in readers if node not in mine])
+    finally:
+        computing.recorder, computing.done = recorder, done
+    return [node for node in readers if node in mine]
 
 
 def _waiting() -> Iterator[Holder]:

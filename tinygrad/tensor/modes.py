@@ -4,9 +4,11 @@ which is for all threads; and as that is an attribute of a class, nothing is tol
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from typing import Any
 
+from tinygrad.base.endings import Ending
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import TRAINING
 from tinygrad.tensor.promise import recording
@@ -17,7 +19,8 @@ class Training:
     else what `Context(TRAINING=1)` says.
 
     An assignment takes this one's place in the class. As it would hide what threads say, it is put
-    aside while any says something.
+    aside while any says something. A Ctrl-C that comes meanwhile may leave it aside, where it is
+    found as well.
 
     >>> Tensor.training
     False
@@ -43,15 +46,16 @@ class Training:
     def enter(self, owner: type) -> None:
         """Puts aside what was assigned, so that what threads say is seen."""
         with self._lock.now:
-            assigned = self._taken(owner)
-            if self._inside == 0 or assigned is not None:
-                self._assigned = assigned
+            found = self._found(owner)
+            if self._inside == 0 or found is not None:
+                self._assigned = found
             self._inside += 1
+            self._drop(found)
 
     def leave(self, owner: type) -> None:
         """Drops what was assigned inside. The last one puts back what was before."""
         with self._lock.now:
-            self._taken(owner)
+            self._drop(self._found(owner))
             self._inside -= 1
             if self._inside == 0 and self._assigned is not None:
                 holder, value = self._assigned
@@ -63,38 +67,30 @@ class Training:
         value = vars(holder)["training"]
         return None if value is self else (holder, value)
 
-    def _taken(self, owner: type) -> tuple[Any, bool] | None:
-        found = self._found(owner)
+    def _drop(self, found: tuple[Any, bool] | None) -> None:
         if found is not None:
-            delattr(found[0], "training")
-        return found
+            del found[0].training
 
 
 training = Training()
 
 
-class During(contextlib.ContextDecorator):
+class During(contextlib.ContextDecorator, Ending):
     """While it lasts, this thread's `recording` has `value` under a name; `owner` is the class
     whose `training` that is."""
 
     def __init__(self, name: str, value: bool, owner: type | None = None) -> None:
         self.name, self.value, self.owner = name, value, owner
-        self.before: list[Any] = []
 
     def _recreate_cm(self) -> During:  # of a decorated function each call, in any thread
         return During(self.name, self.value, self.owner)
 
     def __enter__(self) -> During:
-        self.before.append(getattr(recording, self.name))
+        said, name = recording.__dict__, self.name
+        ends = [functools.partial(said.__setitem__, name, getattr(recording, name))]
         if self.owner is not None:
             training.enter(self.owner)
-        # no call of `setattr`, so that no Ctrl-C comes before the `with` begins
-        recording.__dict__[self.name] = self.value
+            ends.append(functools.partial(training.leave, self.owner))
+        self.at_end(*ends)
+        said[name] = self.value
         return self
-
-    def __exit__(self, *exception: object) -> None:
-        # first, and without a call: Ctrl-C may come at the next
-        recording.__dict__[self.name] = self.before[-1]
-        self.before.pop()
-        if self.owner is not None:
-            training.leave(self.owner)

@@ -422,6 +422,7 @@ class _OnStandIns:
     """Looks on while a method runs on stand-ins, which have no values, and are nobody's."""
 
     name, start = "expression", 0
+    others: Collection[int] = ()
 
     def refuse(self, _: Any = None) -> None:
         """JitError: it can't be remembered, or there is nothing that could be computed."""

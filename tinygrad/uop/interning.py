@@ -1,5 +1,7 @@
 """The table that makes equal nodes one object. It holds nodes weakly: a node that nobody holds
-leaves the table, and the lists of those who read its sources.
+leaves the table, and the sets of those who read its sources. Values of a device are in a key by
+their `id`, which is theirs as long as the node lives: a write, and the version that it follows,
+refer to each other, so neither would ever go if the table held what stands between them.
 
 Several threads may build nodes, and finalizers run whenever a node dies, so entering takes no lock,
 and removing takes one inside of which nothing is allocated."""
@@ -9,23 +11,22 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
-
-from tinygrad.uop.op import GroupOp, Ops
 
 if TYPE_CHECKING:
     from tinygrad.uop.node import UOp
 
 Key = tuple[Any, ...]
-"""Op, dtype, sources, argument and tag of a node."""
+"""Op, dtype, sources (or the `id` of each), argument and tag of a node."""
 
 
 class Entry(weakref.ref["UOp"]):
-    """A weak reference to a node that knows its key, so that a dead node's row can go."""
+    """A weak reference to a node that knows its key, and the sets of readers that it is in, from
+    which a dead node has to go."""
 
-    __slots__ = ("key",)
+    __slots__ = ("key", "among")
     key: Key
+    among: tuple[set[Any], ...]
 
 
 TABLE: dict[Key, Entry] = {}
@@ -53,15 +54,11 @@ def forget(
     entry: Entry,
     table: dict[Key, Entry] = TABLE,  # bound for the interpreter's last moments
     alone: Any = _forgetting,
-    views: Collection[Ops] = GroupOp.Movement,
-    detach: Ops = Ops.DETACH,
 ) -> None:
     """Removes a dead node's row, and the node from the readers of its sources."""
     key = entry.key
     with alone:
         if table.get(key) is entry:
             del table[key]
-    if key[0] not in views:
-        for source in key[2][1:] if key[0] is detach else key[2]:
-            if source.readers is not None:
-                source.readers.discard(entry)
+    for readers in entry.among:
+        readers.discard(entry)

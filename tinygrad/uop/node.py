@@ -100,11 +100,13 @@ class UOp(Questions):
         arg: Any = None,
         tag: Any = None,
     ) -> UOp:
-        key: Key = (op, dtype, src, arg, tag)
+        # what may come to stand over a write to it; see `interning`
+        sources = tuple(map(id, src)) if src and src[0].device is not None else src
+        key: Key = (op, dtype, sources, arg, tag)
         if op is _CONST and (dtype is not dtypes.index or type(arg) is not int):
             # floats by their bits: 0.0 equals -0.0, and NaN not even itself
             arg = dtypes.as_const(arg, dtype)
-            key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
+            key = (op, dtype, sources, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = TABLE.get(key)
         if entry is not None and (found := entry()) is not None:
             return found
@@ -128,10 +130,11 @@ class UOp(Questions):
         elif op is _DETACH and src:
             node.readers = src[0].readers  # who reads it reads that
         entry = Entry(node, forget)
-        entry.key = key
+        entry.key, entry.among = key, ()
         if not is_view:
             for source in src[1:] if op is _DETACH else src:
                 if source.readers is not None:
+                    entry.among += (source.readers,)
                     source.readers.add(entry)
         # Last, for another thread may find the node from here on. No lock: of two threads that come
         # here with one key, one finds the other's node.
