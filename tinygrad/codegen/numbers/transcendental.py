@@ -305,8 +305,8 @@ def _reduce_short(x: UOp, form: Format, lead: float) -> tuple[UOp, UOp]:
 
 def _reduce_in_double(x: UOp, lead: float) -> tuple[UOp, UOp]:
     """The same for every float32, with twice 53 bits of 1/pi, chosen by the size of x."""
-    size = magnitude(x, SINGLE)
     wide = x.cast(dtypes.float64)
+    size = magnitude(wide, DOUBLE)
     (_, first, second), *larger = TURNS
     high, low = wide.const_like(first), wide.const_like(second)
     for bound, first, second in larger:
