@@ -10,6 +10,7 @@ from tinygrad.uop.op import Ops
 
 VECTOR = dtypes.float32.vec(16)
 WIDE = Target("CPU", vector=64, registers=32, fma_ports=1)
+NARROW = Target("CPU", vector=32, registers=16)
 SOURCE, RESULT = (UOp(Ops.PARAM, dtypes.float32, arg=(i, 4096)) for i in (1, 0))
 
 
@@ -46,9 +47,10 @@ def switches(nodes):
     return sum(a not in b.src for a, b in zip(steps, steps[1:], strict=False))
 
 
-def test_copies_of_a_long_chain_take_turns():
+@pytest.mark.parametrize("target", [WIDE, NARROW], ids=["32 registers", "16"])
+def test_copies_of_a_long_chain_take_turns(target):
     before = copies(4, LONG)
-    after = interleaved(before, WIDE)
+    after = interleaved(before, target)
     check_order(before, after)
     assert switches(before) == 3 and switches(after) > 40
 

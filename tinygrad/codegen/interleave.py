@@ -26,8 +26,11 @@ STRAIGHT = GroupOp.ALU | {
 LONG = 16
 """Steps of a chain that a processor does not overlap well with the next one: an exponential's."""
 
-CONSTANTS = 12
-"""Registers that hold a function's constants and the like."""
+CONSTANTS, MANY = 12, 32
+"""Registers that hold a function's constants and the like, if there are many registers."""
+
+FEW_CONSTANTS = 5
+"""The same with fewer, where most constants are read each time."""
 
 LEAST_ROOM = 4
 """Values side by side: with fewer, nothing is gained."""
@@ -86,7 +89,8 @@ class _Order:
         vectors = [s for node in run for s in {*node.src} if s.dtype.count > 1]
         self.readers = Counter(vectors)  # how many are still to come
         outside = {s for s in vectors if s not in self.place and s.op is not Ops.VECTORIZE}
-        self.room = target.registers - CONSTANTS - len(outside)
+        constants = CONSTANTS if target.registers >= MANY else FEW_CONSTANTS
+        self.room = target.registers - constants - len(outside)
         self.held: set[UOp] = set()  # vectors whose readers are still to come
         self.out: dict[UOp, None] = {}
 
