@@ -281,7 +281,12 @@ class Optimizer(Stepper):
         return Options(self)._shown()
 
     def add_param_group(self, group: dict[str, Any]) -> None:
-        """ArgumentError: only an optimizer that was made of groups takes more of them."""
+        """ArgumentError: only an optimizer that was made of groups takes more of them.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> optimizer = SGD([{"params": [Tensor([1.0])]}])
+        >>> optimizer.add_param_group({"params": [Tensor([2.0])]})
+        """
         raise ArgumentError(
             f"{self._name}.add_param_group: it was made of one list; legal is "
             f'{self._name}([{{"params": [..]}}]), which takes more groups, or '
