@@ -213,6 +213,16 @@ MISUSES = {
         RuntimeCheckError,
         ["binary_cross_entropy", "a target outside 0 to 1"],
     ),
+    "length of a symbolic axis": (
+        lambda: len(with_symbolic_axis()),
+        TypeError,
+        ["len", "n[1..8]=3", "legal is a number"],
+    ),
+    "iteration over a symbolic axis": (
+        lambda: list(with_symbolic_axis()),
+        TypeError,
+        ["len", "n[1..8]=3", "legal is a number"],
+    ),
     "a chance that is none": (
         lambda: nn.functional.binary_cross_entropy(Tensor([0.5, 1.5]), Tensor([1.0, 0.0])).item(),
         RuntimeCheckError,
