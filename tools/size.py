@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3460,
+    "tensor/long_tail": 3465,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

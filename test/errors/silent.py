@@ -213,6 +213,36 @@ MISUSES = {
         RuntimeCheckError,
         ["binary_cross_entropy", "a target outside 0 to 1"],
     ),
+    "length of a symbolic axis": (
+        lambda: len(with_symbolic_axis()),
+        TypeError,
+        ["len", "n[1..8]=3", "legal is a number"],
+    ),
+    "iteration over a symbolic axis": (
+        lambda: list(with_symbolic_axis()),
+        TypeError,
+        ["len", "n[1..8]=3", "legal is a number"],
+    ),
+    "a chance that is none": (
+        lambda: nn.functional.binary_cross_entropy(Tensor([0.5, 1.5]), Tensor([1.0, 0.0])).item(),
+        RuntimeCheckError,
+        ["binary_cross_entropy", "a probability outside 0 to 1"],
+    ),
+    "a chance that is NaN, in a layer's loss that is summed": (
+        lambda: nn.BCELoss(reduction="sum")(Tensor([float("nan")]), Tensor([1.0])).item(),
+        RuntimeCheckError,
+        ["binary_cross_entropy", "a probability outside 0 to 1"],
+    ),
+    "boundaries in rows": (
+        lambda: Tensor.ones(2, 3).bucketize(Tensor([[1, 3], [2, 5]])),
+        ShapeError,
+        ["bucketize: boundaries (2, 2)", "legal is one axis", "searchsorted"],
+    ),
+    "batch norm of one value a channel, without averages": (
+        lambda: nn.functional.batch_norm(Tensor.ones(1, 2), None, None, training=True),
+        ShapeError,
+        ["(1, 2) has one value a channel", "legal are two or more"],
+    ),
     "a negative variance": (
         lambda: nn.functional.gaussian_nll_loss(
             Tensor.ones(2), Tensor.ones(2), Tensor([0.5, -1.0])

@@ -122,3 +122,119 @@ def test_a_refused_state_leaves_everything_as_it_was():
     with pytest.raises(ArgumentError, match=r"no value for largest\.0"):
         optimizer.load_state_dict(state)
     assert vars(optimizer) == before
+
+
+SCHEDULES = {
+    "StepLR": ({"step_size": 2, "gamma": 0.5}, {"step_size": 3}),
+    "MultiStepLR": ({"milestones": [2, 5], "gamma": 0.5}, {"milestones": [1, 2, 3]}),
+    "ExponentialLR": ({"gamma": 0.7}, {"gamma": 1}),
+    "ConstantLR": ({"factor": 0.5, "total_iters": 4}, {}),
+    "LinearLR": ({"start_factor": 0.5, "total_iters": 8}, {}),
+    "PolynomialLR": ({"total_iters": 9, "power": 2.0}, {}),
+    "CosineAnnealingLR": ({"T_max": 7, "eta_min": 0.01}, {"T_max": 20}),
+    "CosineAnnealingWarmRestarts": ({"T_0": 2, "T_mult": 2}, {"T_0": 5}),
+    "CyclicLR": (
+        {"base_lr": 0.1, "max_lr": 0.5, "step_size_up": 2, "cycle_momentum": False},
+        {"base_lr": 0.1, "max_lr": 0.3, "step_size_up": 4, "cycle_momentum": False},
+    ),
+    "OneCycleLR": (
+        {"max_lr": 0.5, "total_steps": 9, "three_phase": True, "cycle_momentum": False},
+        {"max_lr": 0.3, "total_steps": 20, "cycle_momentum": False},
+    ),
+    "ReduceLROnPlateau": (
+        {"mode": "max", "patience": 1, "factor": 0.5, "threshold_mode": "abs"},
+        {"patience": 3},
+    ),
+}
+"""Name, options of the state, options that the one that loads it was made with."""
+
+
+def rates(lib, name, first, then, keep=lambda state: state):
+    w = Tensor(W, requires_grad=True) if lib is optim else torch.tensor(W, requires_grad=True)
+    kind = getattr(getattr(lib, "lr_scheduler", lib), name)
+
+    def made(options):
+        optimizer = lib.SGD([w], lr=0.2)
+        return optimizer, kind(optimizer, **options)
+
+    pair, seen = made(first), []
+    for turn in range(8):
+        if turn == 3:
+            states = [keep(each.state_dict()) for each in pair]
+            pair = made(then)
+            for each, state in zip(pair, states, strict=True):
+                each.load_state_dict(state)
+        step(pair[0], w)
+        pair[1].step(*[1.0] * (name == "ReduceLROnPlateau"))
+        seen.append(float(pair[0].param_groups[0]["lr"]))
+    return seen
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@Tensor.train()
+def test_a_schedule_that_resumes_has_the_options_of_the_state_as_torchs(name, tmp_path):
+    def keep(state):
+        safe_save(state, tmp_path / "state")
+        return safe_load(tmp_path / "state")
+
+    ours, theirs = (
+        rates(optim, name, *SCHEDULES[name], keep),
+        rates(torch.optim, name, *SCHEDULES[name]),
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def sequence(gamma):
+    optimizer = optim.SGD([Tensor(W)], lr=0.2)
+    parts = [optim.ConstantLR(optimizer, 0.5, 2), optim.ExponentialLR(optimizer, gamma)]
+    return optim.SequentialLR(optimizer, parts, [2 if gamma == 0.5 else 3])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        sequence,
+        lambda gamma: optim.ChainedScheduler(
+            [optim.ExponentialLR(optim.SGD([Tensor(W)], lr=0.2), gamma)]
+        ),
+    ],
+)
+def test_schedules_of_schedules_have_those_of_all(make):
+    one, other = make(0.5), make(0.9)
+    one.step()
+    other.load_state_dict(one.state_dict())
+    for _ in range(3):
+        one.step()
+        other.step()
+    assert one.get_last_lr() == other.get_last_lr()
+
+
+def test_a_schedules_state_from_before_leaves_options_and_a_rate_set_by_hand():
+    schedule = optim.StepLR(optim.SGD([Tensor(W)], lr=0.2), 3, 0.5)
+    schedule.optimizer.param_groups[0]["lr"] = 0.75
+    schedule.load_state_dict({"turn": Tensor([2], dtype="int32")})
+    assert (schedule.step_size, schedule.gamma, schedule.get_last_lr()) == (3, 0.5, [0.75])
+    schedule.load_state_dict(optim.StepLR(optim.SGD([Tensor(W)], lr=0.1), 2, 0.9).state_dict())
+    assert (schedule.step_size, schedule.gamma, schedule.get_last_lr()) == (2, 0.9, [0.75])
+    with pytest.raises(ArgumentError, match="no value for turn"):
+        schedule.load_state_dict({"options.gamma": Tensor([0.25])})
+    assert schedule.gamma == 0.9
+
+
+@Tensor.train()
+def test_a_captured_step_says_that_a_schedules_option_is_another():
+    w = Tensor(W)
+    schedule = optim.MultiStepLR(optim.SGD([w], lr=0.1), [4, 5], 0.5)
+
+    @TinyJit
+    def captured():
+        step(schedule.optimizer, w)
+        schedule.step()
+
+    for _ in range(3):
+        captured()
+    schedule.load_state_dict(optim.MultiStepLR(schedule.optimizer, [4, 5], 0.5).state_dict())
+    captured()
+    schedule.load_state_dict(optim.MultiStepLR(schedule.optimizer, [4, 5], 0.9).state_dict())
+    with pytest.raises(JitError, match="gamma"):
+        captured()

@@ -99,6 +99,24 @@ def test_a_weight_over_its_largest_singular_value():
 
 
 @pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm"])
+def test_such_a_layer_has_either_names_in_files(kind):
+    made = getattr(torch.nn.utils.parametrizations, kind)
+    theirs = torch.nn.Sequential(torch.nn.Tanh(), made(torch.nn.Linear(3, 4))).eval()
+    ours = [Tensor.tanh, getattr(utils, kind)(nn.Linear(3, 4))]
+    given = {name: value.numpy() for name, value in theirs.state_dict().items()}
+    assert all(name.startswith(("1.bias", "1.parametrizations.weight.")) for name in given)
+    load_state_dict(ours, given, consume=True)
+    assert given == {}
+    check(Tensor(X).sequential(ours), theirs(torch.tensor(X)))
+
+
+def test_names_without_such_a_layer_are_shown_as_they_are():
+    given = {"bias": np.ones(4), "parametrizations.weight.original0": np.ones((4, 1))}
+    with pytest.raises(ArgumentError, match=r"for weight; .* parametrizations\.weight\.original0"):
+        load_state_dict(nn.Linear(3, 4), given)
+
+
+@pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm"])
 def test_such_a_layer_trains_is_copied_and_is_itself_again(kind):
     layer = getattr(utils, kind)(nn.Conv2d(2, 3, 3))
     x = Tensor.randn(1, 2, 5, 5)

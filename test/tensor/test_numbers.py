@@ -1,6 +1,7 @@
 """Numbers as in NumPy and PyTorch: one row a fact about NaN, infinities, signed zeros, overflow,
 division, shifts, and tensors with no element or one."""
 
+import enum
 import math
 import operator
 
@@ -325,3 +326,21 @@ def test_what_a_part_leaves_out_is_not_seen(name):
     found = BESIDE[name](Tensor(a).realize(), Tensor(b).realize())
     a[:, 4] = 7  # a number that nothing may depend on
     same(value(found), value(BESIDE[name](Tensor(a).realize(), Tensor(b).realize())))
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 200
+
+
+class Metre(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    "values", [[Level.LOW, Level.HIGH], [[Metre(1.5)], [2]], [True, Level.LOW]]
+)
+def test_lists_of_numbers_of_other_classes(values):
+    made, wanted = Tensor(values), torch.tensor(values)
+    assert made.tolist() == wanted.tolist()
+    assert made.dtype.fmt == ("f" if wanted.is_floating_point() else "i")

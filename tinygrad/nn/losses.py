@@ -99,15 +99,21 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """-y·log p - (1 - y)·log(1 - p) for probabilities p; a log is at least -100.
+    """-y·log p - (1 - y)·log(1 - p) for probabilities p; a log is at least -100. A p or y outside
+    0 to 1 is an error at the next read.
 
     >>> round(binary_cross_entropy(Tensor([0.5]), Tensor([1.0])).item(), 4)
     0.6931
     """
     _check_alike("binary_cross_entropy", x, target)
-    fits = (target >= 0) & (target <= 1)
-    loss = _surprise(x, _told(target, fits, "binary_cross_entropy: a target outside 0 to 1"))
+    loss = _surprise(_chance(x, "probability"), _chance(target, "target"))
     return reduced(_weighed("binary_cross_entropy", loss, weight), reduction)
+
+
+def _chance(given: Tensor, kind: str) -> Tensor:
+    """With a CHECK that all are from 0 to 1, which NaN isn't."""
+    fits = (given >= 0) & (given <= 1)
+    return _told(given, fits, f"binary_cross_entropy: a {kind} outside 0 to 1")
 
 
 def _surprise_slopes(grad_out: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

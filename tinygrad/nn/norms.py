@@ -3,7 +3,7 @@ sample."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -402,9 +402,18 @@ def batch_norm(
     return _moved_to(x, mean, variance, weight, bias, eps)
 
 
+def _count(x: Tensor) -> Any:
+    """How many values a channel has."""
+    return prod(n for axis, n in enumerate(x.shape) if axis != 1)
+
+
 @expression
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of each channel."""
+    if _count(x) == 1:
+        raise ShapeError(
+            f"BatchNorm: {x.shape} has one value a channel, and no variance; legal are two or more"
+        )
     others = tuple(axis for axis in range(x.ndim) if axis != 1)
     variance, mean = _wide(x).var_mean(others, correction=0)
     return mean, variance
@@ -419,9 +428,7 @@ def _track(
     momentum: float | Tensor,
 ) -> None:
     """Moves the averages towards the statistics of x."""
-    count = prod(n for axis, n in enumerate(x.shape) if axis != 1)
-    if count == 1:
-        raise ShapeError("BatchNorm: one value a channel has no variance; train on a batch")
+    count = _count(x)
     with Tensor.no_grad():
         for average, new in ((means, mean), (variances, variance * (count / (count - 1)))):
             average.assign(average.lerp(new, momentum).cast(average.dtype))

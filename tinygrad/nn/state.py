@@ -6,6 +6,7 @@ A name is the path to the tensor through attributes, keys and positions: `layers
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -24,6 +25,10 @@ from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_types
 from tinygrad.tensor.spellings import spell_functions
 from tinygrad.uop.node import UOp
+
+PARAMETRIZED = {"original0": "_g", "original1": "_v", "original": "_orig", r"0\._(u|v)": r"_\2"}
+"""How the names of what a weight is computed from end here, by how they do in the files of
+PyTorch's `parametrizations`, behind the weight's own. Its older files have the names from here."""
 
 Path = str | os.PathLike[str]
 
@@ -158,18 +163,28 @@ def load_state_dict(
     [1.0, 2.0]
     """
     places = get_state_dict(model)
-    _check_names(list(places), list(state_dict), strict, verbose)
-    found = {name: place for name, place in places.items() if name in state_dict}
-    values = {name: fitting(name, place, state_dict[name]) for name, place in found.items()}
+    given = {_name_here(name, places): name for name in state_dict}
+    _check_names(list(places), list(given), strict, verbose)
+    found = {name: place for name, place in places.items() if name in given}
+    values = {name: fitting(name, place, state_dict[given[name]]) for name, place in found.items()}
     computed = {name: place.uop.realized is not None for name, place in found.items()}
     for name, place in found.items():  # that of two names is asked about before it is written
         _put(place, values[name], realize, computed[name])
         if consume:
-            del state_dict[name]
+            del state_dict[given[name]]
     loaded = list(found.values())
     if realize and loaded:
         loaded[0].realize(*loaded[1:])
     return loaded
+
+
+def _name_here(name: str, places: dict[str, Tensor]) -> str:
+    """The name in the model of a value that a file names so."""
+    for pattern, ending in PARAMETRIZED.items() if name not in places else ():
+        here = re.sub(rf"parametrizations\.(\w+)\.{pattern}$", rf"\1{ending}", name)
+        if here in places:
+            return here
+    return name
 
 
 def _check_names(wanted: list[str], given: list[str], strict: bool, verbose: bool) -> None:

@@ -689,7 +689,11 @@ class Core(Holder):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len: a tensor of shape () has no axis to count")
-        return int(self.shape[0])
+        if not isinstance(size := self.shape[0], int):
+            raise TypeError(
+                f"len: the first size is {size!r}; legal is a number, not an expression"
+            )
+        return size
 
     def __hash__(self) -> int:
         return id(self)

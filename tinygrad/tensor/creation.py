@@ -122,11 +122,11 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     if not set(map(type, values)) <= {bool, int, float}:
         if any(hasattr(v, ARRAY) for v in values):
             return _from_arrays(values, shape, dtype, device)
-        wrong = next(v for v in values if not isinstance(v, (bool, int, float)))
-        raise DTypeError(
-            f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
-            "legal are bool, int, float and arrays"
-        )
+        for wrong in (v for v in values if not isinstance(v, (bool, int, float))):
+            raise DTypeError(
+                f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
+                "legal are bool, int, float and arrays"
+            )
     _check_range(values)
     own = least_type(values)
     dtype = dtype or own

@@ -293,7 +293,7 @@ class Tensor(InPlace):
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise TypeError("iter: a tensor of shape () has no axis to go along")
-        return (self[i] for i in range(self.shape[0]))
+        return (self[i] for i in range(len(self)))
 
     def __contains__(self, x: Any) -> bool:
         return bool(self.eq(x).any())

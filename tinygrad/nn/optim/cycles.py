@@ -86,26 +86,28 @@ class OneCycleLR(Scheduler):
                 f"OneCycleLR: div_factor={self.div_factor}, final_div_factor="
                 f"{self.final_div_factor}; legal are numbers above 0"
             )
-        first, low, high = self.max_lr / self.div_factor, self.base_momentum, self.max_momentum
-        last, up = first / self.final_div_factor, self.pct_start * self.total_steps - 1
-        self.rates = [(first, self.max_lr), (self.max_lr, last)]
-        self.momenta = [(high, low), (low, high)]
-        self.ends = [up, self.total_steps - 1]
-        if self.three_phase:
-            self.rates = [*self.rates[:1], (self.max_lr, first), (first, last)]
-            self.momenta = [*self.momenta, (high, high)]
-            self.ends = [up, 2 * up, self.total_steps - 1]
         super().__post_init__()
         for each in self.optimizers:
-            each.base_lr = first  # from which other schedules go on, as in PyTorch
+            each.base_lr = self.first  # from which other schedules go on, as in PyTorch
+
+    @property
+    def first(self) -> float:
+        """The first rate."""
+        return self.max_lr / self.div_factor
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`; `base` doesn't matter."""
-        return self._along(self.rates, turn)
+        first, last = self.first, self.first / self.final_div_factor
+        down = [(self.max_lr, first), (first, last)] if self.three_phase else [(self.max_lr, last)]
+        return self._along([(first, self.max_lr), *down], turn)
 
     def momentum(self, turn: Tensor) -> Tensor | None:
         """The momentum at step `turn`."""
-        return self._along(self.momenta, turn) if self.cycle_momentum else None
+        if not self.cycle_momentum:
+            return None
+        low, high = self.base_momentum, self.max_momentum
+        down = [(low, high), (high, high)] if self.three_phase else [(low, high)]
+        return self._along([(high, low), *down], turn)
 
     @property
     def end(self) -> int | None:
@@ -114,13 +116,18 @@ class OneCycleLR(Scheduler):
 
     def _along(self, phases: list[tuple[float, float]], turn: Tensor) -> Tensor:
         """From the first number of a phase to its second, one phase after the other."""
-        at, curve, begins = turn.float(), CURVES[self.anneal_strategy], [0, *self.ends]
+        assert self.total_steps is not None, "made so"
+        up = self.pct_start * self.total_steps - 1
+        ends = (
+            [up, 2 * up, self.total_steps - 1] if self.three_phase else [up, self.total_steps - 1]
+        )
+        at, curve, begins = turn.float(), CURVES[self.anneal_strategy], [0, *ends]
         shares = [
             ((at - begin) / max(end - begin, 1e-9)).minimum(1.0)
-            for begin, end in zip(begins, self.ends, strict=False)
+            for begin, end in zip(begins, ends, strict=False)
         ]
-        *before, now = (curve(*ends, share) for ends, share in zip(phases, shares, strict=True))
-        for end, value in reversed(list(zip(self.ends, before, strict=False))):
+        *before, now = (curve(*both, share) for both, share in zip(phases, shares, strict=True))
+        for end, value in reversed(list(zip(ends, before, strict=False))):
             now = (at <= end).where(value, now)
         return now
 

@@ -128,6 +128,19 @@ def options_in(state: dict[str, Tensor], thing: Any) -> dict[str, Any]:
     return {name: restored(state[PREFIX + name], held[name]) for name in names}
 
 
+def take_options(state: dict[str, Tensor], thing: Any) -> None:
+    """Gives an object the options in a state that it has, too. Own values that are the same stay,
+    as captured steps have read them."""
+    for name, value in options_in(state, thing).items():
+        if vars(thing)[name] != value:
+            setattr(thing, name, value)
+
+
+def without_options(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What else is in a state."""
+    return {name: tensor for name, tensor in state.items() if PREFIX not in name}
+
+
 def stored(value: Any, device: Any = None) -> Tensor:
     """An option as a tensor: bools and numbers as these (float64 is what Python counts with), all
     else as the bytes of its JSON text."""
@@ -142,6 +155,6 @@ def restored(value: Any, own: Any) -> Any:
     array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     if array.dtype == np.uint8:
         found = json.loads(array.tobytes())
-        return tuple(found) if isinstance(found, list) else found
+        return tuple(found) if isinstance(found, list) and type(own) is not list else found
     found = array.reshape(()).item()
     return int(found) if type(own) is int and found == int(found) else found

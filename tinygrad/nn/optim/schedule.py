@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -22,6 +22,7 @@ from tinygrad.data.printed import made_with
 from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper
+from tinygrad.nn.optim.options import options_state, take_options, without_options
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
@@ -152,12 +153,28 @@ class Scheduler(ABC):
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step depends on besides the optimizer."""
-        return {"turn": self.turn}
+        state = self._tensors()
+        for prefix, each in self._all():
+            state |= {prefix + name: kept for name, kept in options_state(each).items()}
+        return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
-        load_state_dict(self.state_dict(), state)
+        """Resumes from where `state` was taken, with the options that were in use there; the
+        optimizer's rate is in its own state."""
+        load_state_dict(self._tensors(), without_options(state))
+        for prefix, each in self._all():
+            mine = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
+            take_options(mine, each)
         self.told = None
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"turn": self.turn}
+
+    def _all(self, prefix: str = "") -> Iterator[tuple[str, Scheduler]]:
+        """It and the schedules in it, each behind what its names in a state begin with."""
+        yield prefix, self
+        for i, each in enumerate(getattr(self, "schedulers", ())):
+            yield from each._all(f"{prefix}schedulers.{i}.")
 
     def get_last_lr(self) -> list[float]:
         """The rates now, one an optimizer."""
@@ -219,8 +236,7 @@ class MultiplicativeLR(Scheduler):
         product = self.product.assign(self.product * self.factor(self.turn + 1))
         return [product, *super().schedule_step()]
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on besides the optimizer."""
+    def _tensors(self) -> dict[str, Tensor]:
         return {"turn": self.turn, "product": self.product}
 
 
@@ -586,12 +602,10 @@ class ReduceLROnPlateau:
         check_choice("ReduceLROnPlateau", "mode", mode, ("min", "max"))
         self.optimizer = optimizer
         self.mode = mode
-        self.sign = 1 if mode == "min" else -1
         self.factor = factor
         self.patience = patience
         self.threshold = threshold
         self.threshold_mode = threshold_mode
-        self.relative = threshold_mode == "rel"
         self.eps = eps
         self.cooldown = cooldown
         self.min_lr = min_lr
@@ -604,8 +618,10 @@ class ReduceLROnPlateau:
     def schedule_step(self, metric: Tensor | float) -> list[Tensor]:
         """Takes a measure, of one element; returns what changes."""
         given = metric if isinstance(metric, Tensor) else Tensor([metric])
-        value = given.detach().reshape(1).float().to(self.best.device) * self.sign
-        by = self.best.abs() * self.threshold if self.relative else self.threshold
+        value = given.detach().reshape(1).float().to(self.best.device)
+        value = value if self.mode == "min" else -value
+        relative = self.threshold_mode == "rel"
+        by = self.best.abs() * self.threshold if relative else self.threshold
         better = value < self.best - by
         better = self.best.isinf().where(value < self.best, better)
         resting = (self.resting - 1).maximum(0)
@@ -630,11 +646,16 @@ class ReduceLROnPlateau:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step depends on besides the optimizer."""
-        return {"best": self.best, "bad": self.bad, "resting": self.resting}
+        return self._tensors() | options_state(self)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
-        load_state_dict(self.state_dict(), state)
+        """Resumes from where `state` was taken, with the options that were in use there; the
+        optimizer's rate is in its own state."""
+        load_state_dict(self._tensors(), without_options(state))
+        take_options(state, self)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"best": self.best, "bad": self.bad, "resting": self.resting}
 
     def step(self, metric: Tensor | float) -> None:
         """Takes a measure, now."""

@@ -109,6 +109,9 @@ class Sets(Statistics):
         >>> Tensor([0, 3, 9]).bucketize(Tensor([1, 3, 5])).tolist()
         [0, 1, 3]
         """
+        if boundaries.ndim != 1:
+            shape = boundaries.shape
+            raise ShapeError(f"bucketize: boundaries {shape}; legal is one axis (or searchsorted)")
         return boundaries.searchsorted(self, right)
 
     # ---- how many --------------------------------------------------------------------------------
