@@ -473,6 +473,16 @@ def test_an_adapter_that_is_not_there():
     assert why_absent("WEBGPU") is None
 
 
+@pytest.mark.parametrize("most", [10, 1e3, 1e6, 1e8])
+def test_remainders_are_exact_though_products_are_rounded_before_sums(most):
+    rng = np.random.default_rng(0)
+    a = ((rng.random(1000) - 0.5) * most).astype(np.float32)
+    b = (rng.random(1000) * 3 + 0.1).astype(np.float32)
+    x, y = Tensor(a).to("WEBGPU"), Tensor(b).to("WEBGPU")
+    assert (x.fmod(y).numpy() == np.fmod(a, b)).all()
+    assert ((x // y).numpy() == np.floor_divide(a, b)).all()
+
+
 NO_DRIVER = "from tinygrad.backends import why_absent; print(why_absent('WEBGPU'))"
 
 

@@ -22,7 +22,7 @@ from tinygrad.tensor.shapes import broadcast_shape, check_devices, check_number,
 from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import ROUNDED_ONCE, Ops
 
 Number = (bool, int, float)
 WRAP = {"add", "sub", "mul", "and", "or", "xor"}
@@ -296,7 +296,8 @@ class Elementwise(Pieces):
         rest = p
         for _ in range(2):  # each takes the bits of one mantissa off the quotient, exactly
             times = (rest / divisor).trunc()
-            rest = p._from((-times)._node.alu(Ops.MULACC, divisor._node, rest._node), p, divisor)
+            less = (-times)._node.alu(Ops.MULACC, divisor._node, rest._node)
+            rest = p._from(less.replace(arg=ROUNDED_ONCE), p, divisor)
         rest = (rest < 0).where(rest + divisor, rest)  # `times` was rounded up
         rest = ((rest >= 0) & (rest < divisor)).where(rest, math.nan)
         rest = (divisor.isinf() & p.isfinite()).where(p, rest)

@@ -486,6 +486,10 @@ TABLE: tuple[Row, ...] = (
 ROW: dict[Ops, Row] = {row.op: row for row in TABLE}
 
 
+ROUNDED_ONCE = "rounded once"
+"""The argument of a MULACC that must be exact where its result fits, also on a device that rounds
+the product by itself."""
+
 WEIGHT = {
     Ops.EXP2: 12,
     Ops.LOG2: 24,

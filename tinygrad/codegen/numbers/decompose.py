@@ -12,6 +12,7 @@ constant is left alone: codegen/index reads such terms, and rounds them down usi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -24,7 +25,14 @@ from tinygrad.codegen.numbers.transcendental import cos, exp, exp2, log2, magnit
 from tinygrad.loops.layout import accumulates, nodes_of
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast, unsigned_of
+from tinygrad.uop.op import (
+    ROUNDED_ONCE,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    Ops,
+    bit_cast,
+    unsigned_of,
+)
 from tinygrad.uop.pattern import PatternMatcher, UPat
 from tinygrad.uop.rewrite import graph_rewrite
 
@@ -331,7 +339,19 @@ def _recip(node: UOp, ctx: Target) -> UOp:
 def _mulacc(node: UOp, ctx: Target) -> UOp | None:
     a, b, c = node.src
     is_native = dtypes.is_float(node.dtype) and "MULACC" in ctx.native
+    if node.arg == ROUNDED_ONCE and not (is_native and ctx.numerics.fused_multiply_add):
+        for part, other in itertools.product(_halves(a), _halves(b)):  # whose products are exact
+            c = part * other + c
+        return c
     return None if is_native else a * b + c
+
+
+def _halves(x: UOp) -> tuple[UOp, UOp]:
+    """The first half of a float's mantissa and the rest, which add up to x."""
+    form = FORMATS[x.dtype]
+    kept = -(1 << (form.mantissa // 2 + 1))
+    high = (x.bitcast(form.integer) & kept).bitcast(x.dtype)
+    return high, x + high * -1.0
 
 
 def _threefry(node: UOp, ctx: Target) -> UOp:
