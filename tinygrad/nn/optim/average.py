@@ -9,7 +9,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
-from tinygrad.nn.optim.options import PREFIX, options_in, options_state
+from tinygrad.nn.optim.options import PREFIX, options_in, options_state, take_options
 from tinygrad.nn.state import get_parameters, get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -139,7 +139,7 @@ class EMA:
         """
         before = dict(vars(self))
         try:
-            vars(self).update(options_in(state, self))
+            take_options(options_in(state, self), self)
             self._count()
             tensors = {n: t for n, t in state.items() if not n.startswith(PREFIX)}
             load_state_dict(self._tensors(), tensors)

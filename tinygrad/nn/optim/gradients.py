@@ -15,7 +15,15 @@ from tinygrad.nn.optim.optimizer import (
     step_again,
     with_gradients,
 )
-from tinygrad.nn.optim.options import PREFIX, as_number, options_in, options_state, restored, stored
+from tinygrad.nn.optim.options import (
+    PREFIX,
+    as_number,
+    options_in,
+    options_state,
+    restored,
+    stored,
+    take_options,
+)
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_types
@@ -205,7 +213,7 @@ class GradScaler:
             plain["is_told"] = restored(state["is_told"], self.is_told)
         tensors = {n: t for n, t in state.items() if not n.startswith((PREFIX, "is_told"))}
         load_state_dict(self._tensors(), tensors)
-        vars(self).update(plain)
+        take_options(plain, self)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {"factor": self.factor, "good_steps": self.good_steps, "found": self.found}

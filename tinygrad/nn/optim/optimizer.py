@@ -24,7 +24,15 @@ from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import without_gradient
 from tinygrad.engine.storage import buffer_of
-from tinygrad.nn.optim.options import NUMBERED, PARTS, PREFIX, Options, options_in, options_state
+from tinygrad.nn.optim.options import (
+    NUMBERED,
+    PARTS,
+    PREFIX,
+    Options,
+    options_in,
+    options_state,
+    take_options,
+)
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -496,13 +504,9 @@ class Optimizer(Stepper):
         return options_state(self, self.device)
 
     def _take(self, state: dict[str, Tensor]) -> list[str]:
-        """Own values that are the same stay, as captured steps have read them."""
         options = options_in(state, self)
         self._check(**_numbered(options))
-        for name, value in options.items():
-            own = vars(self)[name]
-            if isinstance(own, Tensor) or own != value:
-                setattr(self, name, value)
+        take_options(options, self)
         self._make_room(list(state))
         return [PREFIX + name for name in options]
 

@@ -128,11 +128,12 @@ def options_in(state: dict[str, Tensor], thing: Any) -> dict[str, Any]:
     return {name: restored(state[PREFIX + name], held[name]) for name in names}
 
 
-def take_options(state: dict[str, Tensor], thing: Any) -> None:
-    """Gives an object the options in a state that it has, too. Own values that are the same stay,
-    as captured steps have read them."""
-    for name, value in options_in(state, thing).items():
-        if vars(thing)[name] != value:
+def take_options(options: dict[str, Any], thing: Any) -> None:
+    """Gives an object these options, which it has, too (`options_in`). Own values that are the same
+    stay, as captured steps have read them."""
+    for name, value in options.items():
+        own = vars(thing)[name]
+        if isinstance(own, Tensor) or own != value:
             setattr(thing, name, value)
 
 

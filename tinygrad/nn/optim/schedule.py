@@ -22,7 +22,7 @@ from tinygrad.data.printed import made_with
 from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper
-from tinygrad.nn.optim.options import options_state, take_options, without_options
+from tinygrad.nn.optim.options import options_in, options_state, take_options, without_options
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
@@ -164,7 +164,7 @@ class Scheduler(ABC):
         load_state_dict(self._tensors(), without_options(state))
         for prefix, each in self._all():
             mine = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
-            take_options(mine, each)
+            take_options(options_in(mine, each), each)
         self.told = None
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -652,7 +652,7 @@ class ReduceLROnPlateau:
         """Resumes from where `state` was taken, with the options that were in use there; the
         optimizer's rate is in its own state."""
         load_state_dict(self._tensors(), without_options(state))
-        take_options(state, self)
+        take_options(options_in(state, self), self)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {"best": self.best, "bad": self.bad, "resting": self.resting}
