@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 860,
+    "base": 865,
     "uop": 2040,
     "simplify": 1080,
     "transforms": 430,

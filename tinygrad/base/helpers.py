@@ -10,7 +10,7 @@ import numbers
 import operator
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tinygrad.base.errors import ArgumentError
@@ -239,3 +239,14 @@ def time_to_str(t: float, w: int = 8) -> str:
 def plural(count: int, word: str) -> str:
     """`plural(2, "kernel") == "2 kernels"`."""
     return f"{count} {word}" + ("" if count == 1 else "s")
+
+
+def no_such_name(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__`: an AttributeError that says what does the same here, where another
+    library has that name."""
+
+    def refuse(name: str) -> Any:
+        there = f"; legal is {instead[name]}" if name in instead else ""
+        raise AttributeError(f"{module} has no {name!r}{there}")
+
+    return refuse

@@ -2,8 +2,9 @@
 loaders that make batches. Data sets are NumPy arrays; a `DataLoader` yields tensors.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tinygrad.base.helpers import no_such_name
 from tinygrad.data.download import FetchError, fetch
 from tinygrad.data.loader import (
     ArrayDataset,
@@ -51,7 +52,4 @@ INSTEAD = {
 
 
 if not TYPE_CHECKING:  # which knows what there is
-
-    def __getattr__(name: str) -> Any:
-        there = f"; legal is {INSTEAD[name]}" if name in INSTEAD else ""
-        raise AttributeError(f"data has no {name!r}{there}")
+    __getattr__ = no_such_name("data", INSTEAD)

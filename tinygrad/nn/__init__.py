@@ -5,8 +5,9 @@ A layer is a plain object: its parameters are its attributes, and calling it app
 base class to inherit from; `nn.state` finds the tensors of any object.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tinygrad.base.helpers import no_such_name
 from tinygrad.data.printed import print_as_described
 from tinygrad.nn import datasets, functional, init, losses, optim, state, utils
 from tinygrad.nn.absent import tell_instead
@@ -369,7 +370,4 @@ INSTEAD = {
 
 
 if not TYPE_CHECKING:  # which knows what there is
-
-    def __getattr__(name: str) -> Any:
-        there = f"; legal is {INSTEAD[name]}" if name in INSTEAD else ""
-        raise AttributeError(f"nn has no {name!r}{there}")
+    __getattr__ = no_such_name("nn", INSTEAD)

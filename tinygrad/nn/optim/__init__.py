@@ -1,8 +1,9 @@
 """Optimizers, schedules of the learning rate, and what surrounds a step: gradient clipping, loss
 scaling, averages of weights."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tinygrad.base.helpers import no_such_name
 from tinygrad.data.printed import print_as_described
 from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from tinygrad.nn.optim.average import ASGD, EMA
@@ -95,7 +96,4 @@ INSTEAD = {
 
 
 if not TYPE_CHECKING:  # which knows what there is
-
-    def __getattr__(name: str) -> Any:
-        there = f"; legal is {INSTEAD[name]}" if name in INSTEAD else ""
-        raise AttributeError(f"nn.optim has no {name!r}{there}")
+    __getattr__ = no_such_name("nn.optim", INSTEAD)
