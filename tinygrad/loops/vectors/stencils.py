@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, own_ranges, size_of
+from tinygrad.loops.layout import divisions, is_plain_loop, name_of, own_ranges, size_of, stores_of
 from tinygrad.loops.products import factors_of
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
@@ -169,7 +169,8 @@ def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> No
 
 def _found(draft: Draft) -> Stencil | None:
     nest = draft.nest("store")
-    if len(draft.kernel.src) > 1 or draft.stages or len(draft.sums) != 1 or len(nest.loops) < 2:
+    has_one = len(stores_of(draft.kernel)) == len(draft.sums) == 1
+    if draft.stages or not has_one or len(nest.loops) < 2:
         return None
     (reduction,) = draft.sums
     own = own_ranges(reduction)
