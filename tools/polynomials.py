@@ -88,14 +88,20 @@ def erf_weight(z: Any) -> Any:
     return 1 / (1 + near_zero(erf_ratio, ERF_LIMIT)(z))
 
 
-def erfc_exponent(x: Any) -> Any:
-    """log2(erfc(x)) / x."""
-    return mp.log(mp.erfc(x), 2) / x
+def erfc_place(t: Any) -> Any:
+    """The x whose t = 1 / (1 + 0.39 x) this is."""
+    return (1 / t - 1) / ERFC_SLOWNESS
 
 
-def erfc_weight(x: Any) -> Any:
+def erfc_ratio(t: Any) -> Any:
+    """erfc(x) exp(x²) / t."""
+    x = erfc_place(t)
+    return mp.erfc(x) * mp.exp(x * x) / t
+
+
+def erfc_weight(t: Any) -> Any:
     """So that the error is that of erfc(x), absolute."""
-    return x * mp.erfc(x) * LN2
+    return t * mp.exp(-(erfc_place(t) ** 2))
 
 
 def one(x: Any) -> Any:
@@ -112,7 +118,7 @@ def sin_weight(z: Any) -> Any:
 QUARTER = (mp.pi / 2 * mp.mpf("1.0001")) ** 2
 HALF = mp.mpf("0.5001")
 ERF_LIMIT = 2 / mp.sqrt(mp.pi) - 1
-ERFC_LIMIT = -2 / mp.sqrt(mp.pi) / LN2
+ERFC_SLOWNESS = mp.mpf("0.39")  # with which six terms are the best
 
 FITS = [
     Fit("EXP2_32", near_zero(exp2_tail, LN2), lambda x: x / 2**x, -HALF, HALF, 5, True),
@@ -136,15 +142,7 @@ FITS = [
     Fit("SIN_32", sin_third, sin_weight, mp.mpf(0), mp.mpf(4), 4, True),
     Fit("SIN_64", sin_third, sin_weight, mp.mpf(0), QUARTER, 7, False),
     Fit("ERF_32", near_zero(erf_ratio, ERF_LIMIT), erf_weight, mp.mpf(0), mp.mpf(1), 5, True),
-    Fit(
-        "ERFC_32",
-        near_zero(erfc_exponent, ERFC_LIMIT),
-        erfc_weight,
-        mp.mpf(0),
-        mp.mpf(4),
-        7,
-        True,
-    ),
+    Fit("ERFC_32", erfc_ratio, erfc_weight, 1 / (1 + 4 * ERFC_SLOWNESS), mp.mpf(1), 5, True),
 ]
 
 

@@ -323,6 +323,17 @@ def test_an_exponential_of_minus_a_magnitude_has_one_clamp_and_no_choice(kind, t
         assert worst <= 1.0 + 0.5 * (target is BARE)
 
 
+@pytest.mark.parametrize("kind", (dtypes.float32, dtypes.float64))
+def test_an_exponential_of_minus_a_square_has_one_clamp(kind):
+    def choices(build):
+        made = decompose(kernel(build, [kind], 8), FULL).toposort()
+        return sum(node.op is Ops.WHERE for node in made)
+
+    square = choices(lambda x: (x * x * -0.5 * LOG2_E).exp2())
+    assert square == choices(lambda x: (x * x * 0.5 * LOG2_E).exp2()) - 1
+    assert square == choices(lambda x: (x * -0.5 * LOG2_E).exp2()) - 1
+
+
 def largest_sines(kind):
     """Numbers close to multiples of pi, from continued fractions, where reduction is hardest."""
     found = []

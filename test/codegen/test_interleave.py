@@ -64,31 +64,53 @@ def test_these_stay_as_they_are(before):
     assert interleaved(before, WIDE) == before
 
 
-def test_values_beyond_the_registers_wait():
-    before = copies(40, LONG)
-    after = interleaved(before, WIDE)
+def alive(nodes):
+    """The most vectors that wait for their readers."""
+    last = {s: i for i, n in enumerate(nodes) for s in n.src}
+    made = {n: i for i, n in enumerate(nodes) if n in last and n.dtype is VECTOR}
+    return max(sum(made[n] <= k < last[n] for n in made) for k in range(len(nodes)))
+
+
+@pytest.mark.parametrize("target", [WIDE, NARROW], ids=["32 registers", "16"])
+def test_four_values_a_register_wait_at_most(target):
+    before = copies(200, LONG)
+    after = interleaved(before, target)
     check_order(before, after)
-    last = {s: i for i, n in enumerate(after) for s in n.src}
-    alive = [
-        sum(i <= k < last[n] for i, n in enumerate(after) if n in last and n.dtype is VECTOR)
-        for k in range(len(after))
-    ]
-    assert 8 < max(alive) <= 21
+    assert target.registers < alive(after) <= 4 * target.registers
 
 
-def test_with_the_registers_taken_by_others_nothing_moves():
-    held = [UOp(Ops.CARRY, VECTOR, (), i) for i in range(24)]
+def test_values_of_others_count():
+    held = [UOp(Ops.CARRY, VECTOR, (), i) for i in range(60)]
     more = [UOp(Ops.ADD, VECTOR, (a, b)) for a, b in zip(held, held[1:], strict=False)]
-    before = [*copies(4, LONG), *more]
-    assert interleaved(before, WIDE) == before
+    after = interleaved([*copies(40, LONG), *more], NARROW)
+    assert alive(after) <= 4 * NARROW.registers - 60
 
 
-def test_a_prefetch_stays_before_the_step_that_it_stood_before():
-    first, second = chain(0, LONG), chain(1, LONG)
-    ask = UOp(Ops.PREFETCH, dtypes.void, (place(SOURCE, 9),), 1)
-    before = [*first, place(SOURCE, 9), ask, *second]
+def test_what_copies_share_comes_first():
+    _, factor, *_ = chain(9, LONG)
+    shared = UOp(Ops.MUL, VECTOR, (factor, factor))
+    before = [*factor.src, factor, shared]
+    for copy in range(4):
+        pointer, load, *_ = chain(copy, LONG)
+        values = [UOp(Ops.MUL, VECTOR, (load, shared))]
+        for _ in range(LONG):
+            values.append(UOp(Ops.MUL, VECTOR, (values[-1], values[-1])))
+        out = place(RESULT, copy)
+        store = UOp(Ops.STORE, dtypes.void, (out, values[-1]), (4, ""))
+        before += [pointer, load, *values, out, store]
     after = interleaved(before, WIDE)
     check_order(before, after)
-    multiply = next(n for n in second if n.op is Ops.MUL)
-    assert after.index(ask) < after.index(multiply)
-    assert after.index(ask) > after.index(next(n for n in first if n.op is Ops.MUL))
+    assert switches(after) > 40
+
+
+def test_what_a_result_leaves_beside_it_belongs_to_its_copy():
+    before = []
+    for copy in range(4):
+        *made, out, store = chain(copy, LONG)
+        root = UOp(Ops.ADD, VECTOR, (made[-1], made[-2]))
+        beside = place(RESULT, copy + 8)
+        before += [*made, root, out, store, beside]
+        before.append(UOp(Ops.STORE, dtypes.void, (beside, root), (4, "")))
+    after = interleaved(before, WIDE)
+    check_order(before, after)
+    assert switches(after) > 40

@@ -466,6 +466,20 @@ def gather(count, table):
     return out((count,), buffer(1, table).index(row), i)
 
 
+def depthwise_step(batch, channels, height, width, size):
+    """The weights' gradient of a depthwise convolution, kept in an average, and that taken off the
+    weights."""
+    o, a, b = loops = named(i0=channels, i1=size, i2=size)
+    n, h, w = named(k0=batch, k1=height, k2=width)
+    y, x = h + a + -(size // 2), w + b + -(size // 2)
+    gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
+    image = (batch, channels, height, width)
+    pixel, slope = at(2, image, n, o, y, x, gate=gate), at(3, image, n, o, h, w)
+    average, weights = (at(s, (channels, size, size), *loops) for s in (0, 1))
+    new = average * 0.5 + (pixel * slope).reduce("add", n, h, w)
+    return UOp.sink(average.store(new, *loops), weights.store(weights + new * -0.5, *loops))
+
+
 def two_outputs(rows, columns):
     i, j = loop(rows, "i0"), loop(columns, "i1")
     x = at(2, (rows, columns), i, j)

@@ -110,6 +110,7 @@ SOME = {
     "padded": kernels.padded(6, 30),
     "depthwise conv": kernels.conv(2, 6, 12, 21, 6, groups=6, size=5),
     "depthwise conv with stride": kernels.conv(1, 3, 33, 19, 3, groups=3, size=7, stride=2),
+    "step of depthwise weights": kernels.depthwise_step(2, 3, 12, 21, 5),
     "maxpool": kernels.maxpool(3, 9),
     "sums of rests": kernels.rests(40, 5),
     "strided windows folded": kernels.folded(3, 37),
@@ -158,6 +159,11 @@ def check_meaning(kernel, machine):
     got = evaluate_kernel(scheduled, buffers, {"n": 12})
     for slot in want:
         np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
+
+
+def test_stores_beside_it_leave_a_window_its_tile():
+    recipe = schedule(kernels.depthwise_step(2, 3, 12, 21, 5), kernels.WIDE)[1]
+    assert "window" in [step[0] for step in recipe]
 
 
 def test_rows_from_memory_are_read_as_runs_side_by_side():

@@ -306,7 +306,7 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
         natural = natural_exponent(x)
         if natural is None:
             return exp2(x, ctx)
-        below = _minus_magnitude(natural)
+        below = natural if _is_minus_square(natural) else _minus_magnitude(natural)
         return exp(natural if below is None else below, ctx, at_most_0=below is not None)
     if node.op is Ops.LOG2:
         return log2(x)
@@ -314,6 +314,13 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
         wave = sin if node.op is Ops.SIN else cos
         return wave(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
     return power(x, node.src[1], ctx)
+
+
+def _is_minus_square(x: UOp) -> bool:
+    """Whether `x` is a square times a negative number: the exponent of a bell."""
+    if x.op is not Ops.MUL or x.src[1].op is not Ops.CONST or x.src[0].op is not Ops.MUL:
+        return False
+    return x.src[1].arg < 0 and x.src[0].src[0] is x.src[0].src[1]
 
 
 def _minus_magnitude(x: UOp) -> UOp | None:

@@ -50,17 +50,15 @@ ERF_SHORT = (  # erf(x)/x - 1 in x², up to 1
     0.004915859084576368,
     -0.0005624815239571035,
 )
-ERFC_SHORT = (  # log2(erfc(x)) / x in x from 0, so that erfc(x) is off by 2**-24 of 1
-    -1.627908706665039,
-    -0.9184146523475647,
-    -0.14849044382572174,
-    0.02827419713139534,
-    -0.0007991899619810283,
-    -0.001473885029554367,
-    0.00044058868661522865,
-    -4.475133755477145e-05,
+ERFC_SLOWNESS = 0.39
+ERFC_SHORT = (  # erfc(x) · exp(x²) / t in t = 1 / (1 + 0.39·x), so that erfc is off by 2⁻²⁶ of 1
+    0.23539753258228302,
+    0.09093732386827469,
+    0.6506779789924622,
+    -0.6367788314819336,
+    0.8875089287757874,
+    -0.22774294018745422,
 )
-ERFC_ENDS = 10.0  # from here on it is 0 in float32
 ERFC_FAR: Ratio = (  # (1/√π - x · erfc(x) · exp(x²)) · x² in 1/x², beyond 4
     (6.58749161529837803e-4, 2.33520497626869185e-3),
     (1.60837851487422766e-2, 6.05183413124413191e-2),
@@ -196,13 +194,18 @@ class Gamma(Elementary):
 
     def _erf_slope(self, scale: float) -> Self:
         """The slope of erf(scale·x). `_bell` costs more, to be exact where this is nearly 0."""
-        return (self * self * -(scale**2)).exp() * (2 * scale / math.sqrt(math.pi))
+        return self._short_bell(scale) * (2 * scale / math.sqrt(math.pi))
+
+    def _short_bell(self, scale: float) -> Self:
+        """exp(-(scale·x)²), off by 2⁻²⁴ of 1."""
+        return (self * self * -(scale**2)).exp()
 
     def _erfc_of_size(self, scale: float = 1.0) -> Self:
-        """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
-        size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
+        """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is. Its
+        exponential is that of the slope."""
+        t = (self.abs() * (ERFC_SLOWNESS * scale) + 1).reciprocal()
+        out: Self = t * fused(t, ERFC_SHORT) * self._short_bell(scale)
         fall = self._erf_slope(scale)
-        out: Self = (size * fused(size, ERFC_SHORT)).exp2()
         return out._sloped(self, (self < 0).where(fall, -fall))
 
     @wide
