@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2040,
     "simplify": 1080,
     "transforms": 430,
-    "schedule": 4045,
-    "loops": 6020,
+    "schedule": 4115,
+    "loops": 6035,
     "codegen": 5840,
     "backends/*": 2975,
     "engine": 5975,
     "tensor/*": 7755,
 }
-CORE_BUDGET = 37_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_060  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

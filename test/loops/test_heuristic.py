@@ -78,6 +78,7 @@ SOME = {
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
+    "matmul of many rows that lie side by side": kernels.matmul(300, 20, 90, a_t=True),
     "long matmul": kernels.matmul(5, 20, 101),
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
     "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
@@ -159,6 +160,17 @@ def check_meaning(kernel, machine):
     got = evaluate_kernel(scheduled, buffers, {"n": 12})
     for slot in want:
         np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
+
+
+def test_rows_that_lie_side_by_side_are_not_packed_for_a_few_columns():
+    def is_turned(*sizes, **how):
+        recipe = schedule(kernels.matmul(*sizes, **how), kernels.WIDE)[1]
+        return recipe[0] == ("stage", (0, 1), ("i1", "i0"), "out1", "GLOBAL")
+
+    assert is_turned(512, 64, 2048, a_t=True)
+    assert not is_turned(512, 64, 2048)  # they lie along the sum
+    assert not is_turned(512, 512, 2048, a_t=True)  # as many columns
+    assert not is_turned(512, 64, 128, a_t=True)  # a short sum
 
 
 def test_stores_beside_it_leave_a_window_its_tile():

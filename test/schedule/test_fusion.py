@@ -160,6 +160,26 @@ def test_what_is_made_of_a_stored_sum_is_computed_again() -> None:
     assert temporaries(x, *gradients).count(512 * 64) == 9, "two sums, three norms, four gradients"
 
 
+def test_what_results_want_in_the_same_turn_is_computed_once() -> None:
+    waves = X.sin().exp()
+    check(1, waves * X, waves + X, waves * 3)
+    assert temporaries(waves * X, waves + X) == []
+    first = waves * X
+    assert temporaries(first, waves + first.contiguous().flip(0)) == [X.size]  # one waits
+
+
+def test_pieces_of_one_array_are_stored_rather_than_what_they_share() -> None:
+    x, cell, slope = data(8, 128), data(8, 32), data(8, 32)
+    write, keep, new, show = x.chunk(4, 1)
+    after = keep.sigmoid() * cell + write.sigmoid() * new.tanh()
+    gradients = (show.sigmoid() * after.tanh()).gradient(x, cell, gradient=slope)
+    assert temporaries(*gradients) == [cell.size] * 4
+    check(2, *gradients)
+    gate, value = x.chunk(2, 1)
+    (gradient,) = (gate * 2 + value).gradient(x, gradient=data(8, 64))
+    assert temporaries(gradient) == []
+
+
 def of_input(image: Tensor, filters: Tensor, **how: object) -> Tensor:
     """The gradient of a convolution's input."""
     out = image.conv2d(filters, **how)

@@ -4,7 +4,7 @@ bytes are moved and how many operations are repeated, not the number of kernels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
@@ -41,9 +41,16 @@ STORE_WORTH = 96  # multiply-adds that cost as much as writing a value and foldi
 
 class Inlining:
     """The decisions about a graph: its nodes in `order`, and in `wanted` those that have been
-    demanded so far. The walk adds what it finds to `folded` and `laying_out`."""
+    demanded so far; `told`: the company that an earlier walk has found. The walk adds what it finds
+    to `folded` and `laying_out`."""
 
-    def __init__(self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp]) -> None:
+    def __init__(
+        self,
+        order: Sequence[UOp],
+        wishes: Wishes,
+        wanted: Container[UOp],
+        told: Mapping[UOp, UOp],
+    ) -> None:
         # what a FOLD adds up whose taps are all visited, and the part of the visits that have one
         self.folded: dict[tuple[UOp, Demand], float] = {}
         self.laying_out: set[Demand] = set()  # of factors of products, and of what is below them
@@ -54,7 +61,7 @@ class Inlining:
         self.products = products_below(order) if keeps else {}
         self._weight, self._leaves = weights_below(order)
         self._kept = kept_anyway(order)
-        self._wishes, self._wanted = wishes, wanted
+        self._wishes, self._wanted, self._told = wishes, wanted, told
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
         """Whether the node is computed in the kernels that demand it, rather than stored."""
@@ -69,7 +76,7 @@ class Inlining:
             return len(demands) == 1 and self._reduction_fits(node, demands)
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
             return True
-        return self._is_rather_redone(node, demands, len(kernels)) or repeats(node)
+        return self._is_redone(node, demands) or self._is_made_for_several(node, demands)
 
     def accompany(self, node: UOp, demands: Demanded) -> None:
         """Of a node that is inlined: notes which kernels want the same rows of it, so that their
@@ -78,6 +85,26 @@ class Inlining:
         if self._wishes.longest_row and self._is_kept_in_rows(node, demands):
             self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
             self.crossings += [] if self._wishes.lanes else crossings(node, demands)
+        elif not self._is_redone(node, demands) and self._is_made_for_several(node, demands):
+            host, *others = in_turn(demands)
+            self.company.update(dict.fromkeys(others, host))
+
+    def _is_redone(self, node: UOp, demands: Demanded) -> bool:
+        """Whether a value is computed wherever it is needed."""
+        kernels = {d.kernel for d in demands}
+        if _costs_nothing(node) or repeats(node):
+            return True
+        return self._is_rather_redone(node, demands, len(kernels))
+
+    def _is_made_for_several(self, node: UOp, demands: Demanded) -> bool:
+        """Whether kernels that all need an element in its own turn could be one, which computes it
+        once. If they were told so before, they can't."""
+        _, *others = in_turn(demands)
+        is_new = len(others) > 0 and self._told.keys().isdisjoint(others)
+        return is_new and all(
+            d.gate is None and d.where == d.kernel.index and d.kernel.shape == node.shape
+            for d in demands
+        )
 
     def _is_kept_in_rows(self, node: UOp, demands: Demanded) -> bool:
         """Whether each kernel that demands a node made of products keeps rows of it."""
@@ -170,6 +197,12 @@ class Inlining:
         redone = part * max(turns_of(context) for context in contexts) - made
         worse = redone if part == 1 else redone + made
         return worse * (node.src[0].size // made) <= STORE_WORTH * made
+
+
+def in_turn(demands: Demanded) -> list[UOp]:
+    """The first store of each kernel that demands something, the last kernel first."""
+    kernels = dict.fromkeys(demand.kernel for demand in demands)
+    return [k.stores[0] for k in sorted(kernels, key=lambda k: k.last, reverse=True)]
 
 
 def _costs_nothing(node: UOp) -> bool:

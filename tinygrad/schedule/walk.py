@@ -99,13 +99,13 @@ class Demands:
         # names of loops, whose text has the order in which they were made
         self._names = map("t{:06}".format, itertools.count())
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
-        self._inlining = Inlining(self.order, wishes, self._pending)
+        self._company = dict(company)
+        self._inlining = Inlining(self.order, wishes, self._pending, self._company)
         self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # stored nodes that share no kernel with others
-        self._company = dict(company)
         self.company = self._inlining.company
         for node in reversed(self.order):
             self._visit(node)
@@ -241,9 +241,7 @@ class Demands:
             after = [*steps, *(k.first for k in users if k is not kernel)]
             if all(position > kernel.last for position in after):
                 return demand
-            # what it doesn't read yet comes before this node
-            waits = not all(map(is_memory, kernel.reads)) or any(map(overwrites, kernel.stores))
-            if not waits and all(position > self.position[node] for position in after):
+            if self._moves_before(kernel, node, after):
                 early = early or demand
         if early is not None:
             early.kernel.last = self.position[node]
@@ -255,9 +253,22 @@ class Demands:
         other = self.stored_at.get(self._company.get(node, node))
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
+        kernel = other.kernel
+        if not _takes_store(kernel, node):
+            return None
         users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
-        after = (user if isinstance(user, int) else user.first for user in users)
-        return other.kernel if all(place > other.kernel.last for place in after) else None
+        after = [user if isinstance(user, int) else user.first for user in users]
+        if any(place <= kernel.last for place in after):
+            if not self._moves_before(kernel, node, after):
+                return None
+            kernel.last = self.position[node]
+        return kernel
+
+    def _moves_before(self, kernel: Kernel, node: UOp, after: Iterable[int]) -> bool:
+        """Whether a kernel may come as early as this node, and so before what comes after that:
+        what it doesn't read yet comes before the node."""
+        waits = not all(map(is_memory, kernel.reads)) or any(map(overwrites, kernel.stores))
+        return not waits and all(place > self.position[node] for place in after)
 
     # ---- inlining --------------------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
 """Which side of a product lies along the vectors.
 
-The usual choice is bad in some products of a window. In the weight gradient of a convolution the
-window is summed over its positions: it would be packed once for each tap, across memory. Small
-images leave much of their last vector empty. In these cases the product is transposed. The other
-side is packed once and fills the vectors, and the window is read in place, from a copy that
-includes its border. Results are kept in a buffer, and the stores transpose them back.
+The usual choice is bad in some products, most of them of a window. In the weight gradient of a
+convolution the window is summed over its positions: it would be packed once for each tap, across
+memory. Small images leave much of their last vector empty. In these cases the product is
+transposed. The other side is packed once and fills the vectors, and the window is read in place,
+from a copy that includes its border. Results are kept in a buffer, and the stores transpose them
+back.
 
+- Many rows that lie beside each other would be packed, and are more than a few columns: their
+  product is transposed, too.
 - A product whose result lies along the other side anyway is transposed too: the gradients of a
   transposed convolution, which would pack that side again for each row of pixels.
 - Where much of a window is border and there are enough images, a tile is one pixel of several
@@ -57,6 +60,9 @@ BUILT, READ_AGAIN, PUT_BACK = 1.0, 0.25, 3.0
 """Cycles for an element of a staged window; for each panel that reads it; and for a result that is
 transposed back."""
 
+MANY_PANELS, LONG_SUM = 4, 4
+"""Panels, and terms of a sum for each column, from which on a product of few columns is turned."""
+
 WORTH = 0.97
 """A product is transposed only if that takes at most this fraction of the cost: the estimates are
 uncertain."""
@@ -91,14 +97,14 @@ class WindowProduct:
 
 
 def transpose_windows(draft: Draft) -> tuple[str, ...]:
-    """Transposes the product of a window if that saves work. Returns the stages that then hold a
-    product."""
+    """Transposes the product of a window, or of many rows, if that saves work. Returns the stages
+    that then hold a product."""
     reductions = draft.sums
     if len(reductions) != 1 or draft.stages or draft.lanes < 2:
         return ()
     found = _transposed(draft, reductions[0])
     if found is None:
-        return ()
+        return _turned(draft, reductions[0])
     along, (tasks, blocks, images) = name_of(found.along), _images(draft, found)
     taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
     inside = (*blocks, *images, *taps, along)
@@ -122,6 +128,25 @@ def transpose_windows(draft: Draft) -> tuple[str, ...]:
     last = (*taps, along) if is_along else (along, *taps)
     draft.do("order", "store", (*tasks, *rest, *blocks, *images, *last))
     return (name,)
+
+
+def _turned(draft: Draft, reduction: UOp) -> tuple[str, ...]:
+    """Turns a product of many rows, which lie beside each other, by few columns, whose sums are
+    long: the weights' gradient of a layer. Its rows would all be packed, tile by tile."""
+    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
+    if pair is None or len(loops) != 2 or not all(map(is_plain_loop, (*loops, *own))):
+        return ()
+    row, column = loops
+    rows, columns = pair if row in pair[0].ranges else pair[::-1]
+    reads = reads_of(rows.toposort())
+    if row in columns.ranges or column in rows.ranges or not reads:
+        return ()
+    if any(step(n, row) != 1 or n.dtype is not reduction.dtype for n in reads):
+        return ()
+    few, many = size_of(column), max(2 * size_of(column), MANY_PANELS * PANEL * draft.lanes)
+    if not draft.lanes < few or size_of(row) < many or turns(own) < LONG_SUM * few:
+        return ()
+    return (draft.stage(reduction, names((column, row)), "out", "GLOBAL"),)
 
 
 def _images(draft: Draft, found: WindowProduct) -> tuple[Names, Names, Names]:
