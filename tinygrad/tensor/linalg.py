@@ -160,7 +160,7 @@ class Linalg(Reduction):
         >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
         [[1, 0], [3, 4]]
         """
-        return self if 0 in self.shape else self._lower(diagonal).where(self, self.zeros_like())
+        return self if 0 in self.shape else self._lower(diagonal).where(self, 0)
 
     def triu(self, diagonal: int = 0) -> Self:
         """The upper triangle, zeros below.
@@ -168,7 +168,7 @@ class Linalg(Reduction):
         >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
         [[1, 2], [0, 4]]
         """
-        return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
+        return self if 0 in self.shape else self._lower(diagonal - 1).where(0, self)
 
 
 _FAR = 1 << 30  # further than any axis is long
