@@ -550,6 +550,8 @@ def test_what_others_call_otherwise_is_named():
     t = Tensor(M)
     misused = {
         lambda: t.max(dim=1): "max: no argument 'dim' .*; legal are axis, keepdim",
+        lambda: t.max(1).values: "'values'; legal is the result itself: max, min",
+        lambda: t.max(1).indices: "'indices'; legal is argmax",
         lambda: t.sum(axis=0, dim=1): "sum: twice .*; legal are axis, keepdim, dtype",
         lambda: t.sum(out=M): "sum: no argument 'out'",
         lambda: t.astype("int32"): r"'astype'; legal is cast\(dtype\)",
