@@ -128,6 +128,8 @@ class Interop(Writing):
         """
         return self.numpy().tobytes()
 
+    __bytes__ = tobytes
+
     # ---- memory that goes out --------------------------------------------------------------------
 
     def _lend(self, operation: str, copy: bool | None) -> tuple[Loan, Strided]:
@@ -354,9 +356,6 @@ class Interop(Writing):
 
     def __float__(self) -> float:
         return float(self.item())
-
-    def __bytes__(self) -> bytes:
-        return self.tobytes()
 
     def __complex__(self) -> complex:
         return complex(self.item())
