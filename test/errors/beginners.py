@@ -714,11 +714,6 @@ MISUSES = {
         DTypeError,
         ["an", "'a'", "legal are tensors, numbers and arrays"],
     ),
-    "compare none": (
-        lambda: ones(2) == None,  # noqa: E711
-        DTypeError,
-        ["an", "legal are tensors, numbers and arrays"],
-    ),
     "lt none": (
         lambda: ones(2) < None,
         DTypeError,

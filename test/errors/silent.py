@@ -243,6 +243,21 @@ MISUSES = {
         ShapeError,
         ["(1, 2) has one value a channel", "legal are two or more"],
     ),
+    "group norm of one value a group": (
+        lambda: nn.functional.group_norm(Tensor.ones(1, 4), 4),
+        ShapeError,
+        ["group_norm: x (1, 4) has one value in each of 4 groups", "legal are two or more"],
+    ),
+    "instance norm of one value a channel, without averages": (
+        lambda: nn.InstanceNorm2d(3)(Tensor.ones(2, 3, 1, 1)),
+        ShapeError,
+        ["instance_norm: x (2, 3, 1, 1) has one value a channel"],
+    ),
+    "a bool for a size": (
+        lambda: Variable("n", 1, 8).bind(True),
+        DTypeError,
+        ["bind: n to True of type bool", "legal are ints"],
+    ),
     "a negative variance": (
         lambda: nn.functional.gaussian_nll_loss(
             Tensor.ones(2), Tensor.ones(2), Tensor([0.5, -1.0])

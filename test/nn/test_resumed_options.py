@@ -216,8 +216,10 @@ def test_a_schedules_state_from_before_leaves_options_and_a_rate_set_by_hand():
     assert (schedule.step_size, schedule.gamma, schedule.get_last_lr()) == (3, 0.5, [0.75])
     schedule.load_state_dict(optim.StepLR(optim.SGD([Tensor(W)], lr=0.1), 2, 0.9).state_dict())
     assert (schedule.step_size, schedule.gamma, schedule.get_last_lr()) == (2, 0.9, [0.75])
+    others = optim.StepLR(optim.SGD([Tensor(W)], lr=0.1), 2, 0.25).state_dict()
+    del others["turn"]
     with pytest.raises(ArgumentError, match="no value for turn"):
-        schedule.load_state_dict({"options.gamma": Tensor([0.25])})
+        schedule.load_state_dict(others)
     assert schedule.gamma == 0.9
 
 
@@ -238,3 +240,26 @@ def test_a_captured_step_says_that_a_schedules_option_is_another():
     schedule.load_state_dict(optim.MultiStepLR(schedule.optimizer, [4, 5], 0.9).state_dict())
     with pytest.raises(JitError, match="gamma"):
         captured()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        lambda o: optim.ExponentialLR(o, 0.5),
+        lambda o: optim.MultiStepLR(o, [1], 0.5),
+        lambda o: optim.LambdaLR(o, lambda turn: 1.0),
+        lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1, 0.5)], []),
+    ],
+)
+def test_a_schedule_refuses_the_state_of_another_kind(first):
+    optimizer = optim.SGD([Tensor(W)], lr=0.2)
+    state = first(optimizer).state_dict()
+    schedule = optim.StepLR(optim.SGD([Tensor(W)], lr=0.2), 3, 0.5)
+    with pytest.raises(ArgumentError, match="legal is one of another StepLR, with after, gamma"):
+        schedule.load_state_dict(state)
+
+
+def test_a_plateau_refuses_the_state_of_another_kind():
+    optimizer = optim.SGD([Tensor(W)], lr=0.2)
+    with pytest.raises(ArgumentError, match="legal is one of another ReduceLROnPlateau"):
+        optim.ReduceLROnPlateau(optimizer).load_state_dict(optim.StepLR(optimizer, 3).state_dict())

@@ -116,6 +116,16 @@ def test_names_without_such_a_layer_are_shown_as_they_are():
         load_state_dict(nn.Linear(3, 4), given)
 
 
+def test_a_file_with_both_names_is_refused():
+    layer = utils.weight_norm(nn.Linear(3, 4))
+    state = {name: t.numpy() for name, t in nn.state.get_state_dict(layer).items()}
+    state["parametrizations.weight.original0"] = np.zeros((4, 1), np.float32)
+    with pytest.raises(
+        ArgumentError, match=r"weight_g and parametrizations\.weight\.original0 are two"
+    ):
+        load_state_dict(layer, state)
+
+
 @pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm"])
 def test_such_a_layer_trains_is_copied_and_is_itself_again(kind):
     layer = getattr(utils, kind)(nn.Conv2d(2, 3, 3))

@@ -765,3 +765,22 @@ def test_a_deep_copy_of_a_tensor_and_its_gradient_holds_them_together():
     assert other.grad is slope and slope is not w.grad
     slope += 1
     assert (w.grad.tolist(), other.grad.tolist()) == ([2.0, 4.0], [3.0, 5.0])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_bytes_are_those_of_numpys_array(dtype, shape):
+    values = np.arange(3, 3 + int(np.prod(shape))).astype(dtype).reshape(shape)
+    assert bytes(Tensor(values)) == values.tobytes()
+
+
+def test_a_bytearray_holds_the_elements_of_bytes():
+    assert bytearray(Tensor([1, 2], dtype="uint8")) == bytearray([1, 2])
+
+
+@pytest.mark.parametrize("other", [None, "a", object()])
+@pytest.mark.parametrize("new", [Tensor, torch.tensor])
+def test_what_has_no_values_equals_no_tensor(new, other):
+    t = new([1, 2])
+    assert ((t == other), (t != other), other == t) == (False, True, False)
+    assert other not in (t, t) and {"a": t} != {"a": other}

@@ -1294,6 +1294,28 @@ def values_are_sorted():
     return on_hidden(lambda hidden: (hidden.sort(1)[0] * hidden.argsort(0)).mean())
 
 
+def matrix_of(hidden):
+    return hidden.T @ hidden + Tensor.eye(hidden.shape[1])
+
+
+@program
+def matrices_are_taken_apart():
+    return on_hidden(lambda hidden: matrix_of(hidden).cholesky().triu(-1).square().sum())
+
+
+@program
+def determinants_and_numbers_of_numpy():
+    return on_hidden(lambda hidden: matrix_of(hidden).slogdet()[1] * np.log(2.0))
+
+
+@program
+def all_pairs_of_rows():
+    def loss(hidden):
+        return nn.functional.cosine_similarity(hidden[:, None], hidden[None], dim=-1).mean()
+
+    return on_hidden(loss)
+
+
 @program
 def copies_of_values_are_written():
     x, seen = Tensor(X[0]).realize(), []
@@ -1747,6 +1769,9 @@ LOOPS += [
     values_are_padded,
     values_are_repeated,
     values_are_sorted,
+    matrices_are_taken_apart,
+    determinants_and_numbers_of_numpy,
+    all_pairs_of_rows,
     probabilities_are_surprised,
     pictures_are_resized,
     labels_are_lists,

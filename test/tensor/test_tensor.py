@@ -550,6 +550,8 @@ def test_what_others_call_otherwise_is_named():
     t = Tensor(M)
     misused = {
         lambda: t.max(dim=1): "max: no argument 'dim' .*; legal are axis, keepdim",
+        lambda: t.max(1).values: "'values'; legal is the result itself: max, min",
+        lambda: t.max(1).indices: "'indices'; legal is argmax",
         lambda: t.sum(axis=0, dim=1): "sum: twice .*; legal are axis, keepdim, dtype",
         lambda: t.sum(out=M): "sum: no argument 'out'",
         lambda: t.astype("int32"): r"'astype'; legal is cast\(dtype\)",
@@ -647,3 +649,11 @@ def test_an_optimizer_goes_on_where_a_loss_counts_no_element():
         (theirs * theirs)[chosen].sum().backward()
         goal.step()
     np.testing.assert_allclose(w.numpy(), theirs.detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float32", "complex64"])
+@pytest.mark.parametrize("name", ["tril", "triu"])
+def test_triangles_keep_their_dtype(name, dtype):
+    values = np.ones((3, 4)).astype(dtype)
+    found, wanted = getattr(Tensor(values), name)(1).numpy(), getattr(np, name)(values, 1)
+    assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()

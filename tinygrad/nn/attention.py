@@ -278,15 +278,15 @@ class TransformerLayer:
         norm_first: bool = False,
         bias: bool = True,
     ) -> None:
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+        heads = (d_model, nhead, dropout, bias)
+        self.self_attn = MultiheadAttention(*heads, batch_first=batch_first)
+        if self.looks_back:
+            self.multihead_attn = MultiheadAttention(*heads, batch_first=batch_first)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         if self.looks_back:
-            self.multihead_attn = MultiheadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first
-            )
             self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         self.dropout = dropout
         self.norm_first = norm_first

@@ -196,9 +196,10 @@ class InstanceNorm:
         return as_batch(self._batched, x, rank)
 
     def _batched(self, x: Tensor) -> Tensor:
+        learnt = (self.weight, self.bias)
         if not self.track_running_stats:
-            return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
-        kept, learnt = (self.running_mean, self.running_var), (self.weight, self.bias)
+            return instance_norm(x, None, None, *learnt, True, self.momentum, self.eps)
+        kept = (self.running_mean, self.running_var)
         is_on = bool(Tensor.training)
         return instance_norm(x, *kept, *learnt, is_on, self.momentum, self.eps)
 
@@ -504,6 +505,11 @@ def group_norm(
     check_number_from("group_norm", "eps", eps, 0)
     _check_shapes("group_norm", (x.shape[1],), weight, bias)
     size = x.shape[1] // num_groups * prod(x.shape[2:])
+    if (x.shape[0], size) == (1, 1):
+        raise ShapeError(
+            f"group_norm: x {x.shape} has one value in each of {num_groups} groups, and no "
+            "variance; legal are two or more"
+        )
     out = _wide(x).reshape(x.shape[0], num_groups, size).layernorm(-1, eps).reshape(x.shape)
     shape = (-1, *(1,) * (x.ndim - 2))
     scale, shift = (None if each is None else each.reshape(shape) for each in (weight, bias))

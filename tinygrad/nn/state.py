@@ -163,7 +163,12 @@ def load_state_dict(
     [1.0, 2.0]
     """
     places = get_state_dict(model)
-    given = {_name_here(name, places): name for name in state_dict}
+    given: dict[str, str] = {}
+    for name in state_dict:
+        if (same := given.setdefault(_name_here(name, places), name)) is not name:
+            raise ArgumentError(
+                f"load_state_dict: {same} and {name} are two names of one tensor; legal is one"
+            )
     _check_names(list(places), list(given), strict, verbose)
     found = {name: place for name, place in places.items() if name in given}
     values = {name: fitting(name, place, state_dict[given[name]]) for name, place in found.items()}

@@ -753,11 +753,13 @@ class Elementwise(Pieces):
         """
         return self._compare(Ops.CMPLT, x, True).bitwise_or(self.eq(x))
 
+    # Beside what has no values (None, a text) Python compares identities, so that containers can.
+
     def __eq__(self, x: object) -> Self:  # type: ignore[override]
-        return self.eq(x)
+        return self.eq(x) if is_operand(x) else NotImplemented
 
     def __ne__(self, x: object) -> Self:  # type: ignore[override]
-        return self.ne(x)
+        return self.ne(x) if is_operand(x) else NotImplemented
 
     __hash__ = Core.__hash__
 
@@ -783,6 +785,11 @@ def by_squares(x: T, times: int, product: Callable[[T, T], T]) -> T:
         x = product(x, x)
         out = product(out, x) if times & 1 else out
     return out
+
+
+def is_operand(x: object) -> bool:
+    """Whether it is a tensor, or what becomes one."""
+    return isinstance(x, (Elementwise, Number, UOp, list, tuple)) or hasattr(x, ARRAY)
 
 
 def is_complex(x: Any) -> bool:

@@ -128,6 +128,8 @@ class Interop(Writing):
         """
         return self.numpy().tobytes()
 
+    __bytes__ = tobytes
+
     # ---- memory that goes out --------------------------------------------------------------------
 
     def _lend(self, operation: str, copy: bool | None) -> tuple[Loan, Strided]:
@@ -359,15 +361,13 @@ class Interop(Writing):
         return complex(self.item())
 
     def __index__(self) -> int:
-        if not dtypes.is_int(self.dtype):
-            raise DTypeError(f"index: {self.dtype!r} is no whole number")
+        if not dtypes.is_int(self.dtype) or self.numel() != 1:
+            raise DTypeError(f"index: {self.dtype!r} of {self.shape}; legal is one whole number")
         return int(self.item())
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
-            raise TypeError(
-                f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
-            )
+            raise TypeError(f"the truth of shape {self.shape} is not clear; use .any() or .all()")
         return bool(self.item())
 
     def __round__(self, digits: int | None = None) -> Any:
@@ -384,9 +384,7 @@ class Interop(Writing):
         if not spec:
             return str(self)
         if self.shape:
-            raise TypeError(
-                f"format: {spec!r} for shape {self.shape}; legal is () with the format of a number"
-            )
+            raise TypeError(f"format: {spec!r} for shape {self.shape}; legal is () with a number's")
         return format(self.item(), spec)
 
     # ---- showing ---------------------------------------------------------------------------------

@@ -149,10 +149,9 @@ class Linalg(Reduction):
     def _lower(self, diagonal: int) -> Self:
         """Where the column is at most the row plus `diagonal`."""
         check_axes("triu and tril", self, 2)
-        rows, columns = self.shape[-2:]
         diagonal = max(-_FAR, min(diagonal, _FAR))
-        down = self._counting(rows, self.device).unsqueeze(1)
-        return self._counting(columns, self.device) < down + (diagonal + 1)
+        down = self._counting(self.shape[-2], self.device).unsqueeze(1)
+        return self._counting(self.shape[-1], self.device) < down + (diagonal + 1)
 
     def tril(self, diagonal: int = 0) -> Self:
         """The lower triangle, zeros above.
@@ -160,7 +159,8 @@ class Linalg(Reduction):
         >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
         [[1, 0], [3, 4]]
         """
-        return self if 0 in self.shape else self._lower(diagonal).where(self, self.zeros_like())
+        zero = self._tensor(0, self.dtype)
+        return self if 0 in self.shape else self._lower(diagonal).where(self, zero)
 
     def triu(self, diagonal: int = 0) -> Self:
         """The upper triangle, zeros below.
@@ -168,7 +168,8 @@ class Linalg(Reduction):
         >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
         [[1, 2], [0, 4]]
         """
-        return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
+        zero = self._tensor(0, self.dtype)
+        return self if 0 in self.shape else self._lower(diagonal - 1).where(zero, self)
 
 
 _FAR = 1 << 30  # further than any axis is long

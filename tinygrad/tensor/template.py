@@ -59,7 +59,7 @@ See = Callable[[Any, list[Any]], Hashable]
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
 _SELECTING = _NUMBERS | {slice}
-_MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
+_MADE = ("Self", "list[Self]", "tuple[Self, ...]", "tuple[Self, Self]", "tuple[Self, Self, Self]")
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY}
 
 
@@ -196,8 +196,8 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
             value = see(value, seen)
             if value is None:
                 return None
-        elif kind in _NUMBERS:
-            if kind is float and value == 0 and math.copysign(1.0, value) < 0:
+        elif kind in _NUMBERS or isinstance(value, float):  # as NumPy's float64
+            if isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0:
                 return None  # equal to 0.0, but another number
         elif kind is not tuple or not all([type(n) is int for n in value]):
             inner = _PARTED[kind](value) if kind in _PARTED else ()

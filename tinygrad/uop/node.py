@@ -455,7 +455,7 @@ class UOp(Questions):
     def bind(self, value: int) -> UOp:
         """This variable with a value for now, which must lie within its bounds."""
         name, low, high = self.arg
-        if not isinstance(value, Integral):
+        if not isinstance(value, Integral) or isinstance(value, bool):
             raise DTypeError(
                 f"bind: {name} to {value!r} of type {type(value).__name__}; legal are ints"
             )

@@ -9,6 +9,7 @@ from typing import Any
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.line_search import Slope, strong_wolfe
 from tinygrad.nn.optim.optimizer import Optimizer
+from tinygrad.nn.optim.pytorch import is_pytorchs
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 
@@ -23,6 +24,10 @@ OPTIONS = (
     "history_size",
     "line_search_fn",
 )
+
+
+KEPT = ("moves", "turns", "direction", "last_gradient", "length")
+"""What else a state has: pairs of vectors, vectors, and how far the last move went."""
 
 
 class LBFGS(Optimizer):
@@ -92,12 +97,35 @@ class LBFGS(Optimizer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes from where `state` was taken."""
+        """Resumes from where `state` was taken, also one of PyTorch's."""
+        if is_pytorchs(state):
+            state = self._from_pytorch(state)
+        if missing := [name for name in KEPT if name not in state]:
+            raise ArgumentError(
+                f"LBFGS.load_state_dict: no value for {', '.join(missing)}; legal is what "
+                "state_dict() of an LBFGS returned"
+            )
         self.moves, self.turns = list(state["moves"]), list(state["turns"])
         self.direction, self.last_gradient = state["direction"], state["last_gradient"]
         self.length = state["length"]
         for name, value in state.get("options", {}).items():
             setattr(self, name, value)
+
+    def _from_pytorch(self, state: dict[str, Any]) -> dict[str, Any]:
+        """PyTorch keeps the state of all parameters as that of the first."""
+        group, its = state["param_groups"][0], state["state"].get(0, {})
+        if missing := [name for name in OPTIONS if name not in group]:
+            raise ArgumentError(
+                f"LBFGS.load_state_dict: PyTorch's state has no {', '.join(missing)}; legal is the "
+                "state of an LBFGS"
+            )
+        kept: dict[str, Any] = {}
+        for mine, name in (("moves", "old_stps"), ("turns", "old_dirs")):
+            kept[mine] = [Tensor(each) for each in its.get(name, [])]
+        for mine, name in (("direction", "d"), ("last_gradient", "prev_flat_grad")):
+            kept[mine] = None if its.get(name) is None else Tensor(its[name])
+        options = {"lr": float(group["lr"])} | {name: group[name] for name in OPTIONS}
+        return kept | {"length": float(its.get("t") or options["lr"]), "options": options}
 
     def schedule_step(self) -> list[Tensor]:
         """ArgumentError: a step can't be made before it is computed."""

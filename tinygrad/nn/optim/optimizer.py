@@ -33,6 +33,7 @@ from tinygrad.nn.optim.options import (
     options_state,
     take_options,
 )
+from tinygrad.nn.optim.pytorch import from_pytorch, is_pytorchs
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -79,10 +80,13 @@ class Stepper(ABC):
         """Has the options in `state` from now on, and room for its tensors; returns the names of
         these options. ArgumentError if one makes no sense."""
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there. What a
         state doesn't say, as one of `get_state_dict(optimizer)`, which has tensors alone, is as it
         was made. A state that is refused changes nothing.
+
+        A state of PyTorch's optimizer of this kind is taken, too, as `torch_load` gives it: of as
+        many parameters in the same order, and of as many groups.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -93,6 +97,8 @@ class Stepper(ABC):
         """
         before = [(vars(each), dict(vars(each))) for each in self._alone]
         try:
+            if is_pytorchs(state):
+                state = from_pytorch(self._named_alone(), state)
             options, known = set(self._take(state)), get_state_dict(self)
             others = [n for n in state if n not in options and n not in known]
             if tensors := [n for n in others if PREFIX not in n]:
@@ -147,9 +153,13 @@ class Stepper(ABC):
         return loss
 
     @property
-    @abstractmethod
     def _alone(self) -> list[Optimizer]:
         """The optimizers that this consists of, each of which has options of its own."""
+        return [one for _, one in self._named_alone()]
+
+    @abstractmethod
+    def _named_alone(self) -> list[tuple[str, Optimizer]]:
+        """Each of these with what its names in a state begin with."""
 
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
@@ -381,10 +391,8 @@ class Optimizer(Stepper):
 
     # ---- a step ----------------------------------------------------------------------------------
 
-    @property
-    def _alone(self) -> list[Optimizer]:
-        """This one."""
-        return [self]
+    def _named_alone(self) -> list[tuple[str, Optimizer]]:
+        return [("", self)]
 
     def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
@@ -613,10 +621,12 @@ class OptimizerGroup(Stepper):
         self.params += more.params
         self.buffers += more.buffers
 
-    @property
-    def _alone(self) -> list[Optimizer]:
-        """The optimizers in this group, and in groups among them."""
-        return [one for each in self.optimizers for one in each._alone]
+    def _named_alone(self) -> list[tuple[str, Optimizer]]:
+        return [
+            (begin + name, one)
+            for begin, each in self._named()
+            for name, one in each._named_alone()
+        ]
 
     @property
     def param_groups(self) -> list[Options]:

@@ -128,6 +128,21 @@ def options_in(state: dict[str, Tensor], thing: Any) -> dict[str, Any]:
     return {name: restored(state[PREFIX + name], held[name]) for name in names}
 
 
+def check_kind(who: Any, state: dict[str, Tensor], things: list[tuple[str, Any]]) -> None:
+    """ArgumentError if the options in a state are those of something else, where `things` are what
+    it is made of, each behind what its names in a state begin with. A state may have none."""
+    found = {name for name in state if PREFIX in name}
+    own = {prefix + PREFIX + name for prefix, each in things for name in kept(each)}
+    if found and found != own:
+        there, here = (
+            ", ".join(sorted(name.replace(PREFIX, "") for name in names)) for names in (found, own)
+        )
+        raise ArgumentError(
+            f"load_state_dict: a state with the options {there}; legal is one of another "
+            f"{type(who).__name__}, with {here}"
+        )
+
+
 def take_options(options: dict[str, Any], thing: Any) -> None:
     """Gives an object these options, which it has, too (`options_in`). Own values that are the same
     stay, as captured steps have read them."""

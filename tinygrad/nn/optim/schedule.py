@@ -22,7 +22,13 @@ from tinygrad.data.printed import made_with
 from tinygrad.engine.realize import capturing, each_time
 from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper
-from tinygrad.nn.optim.options import options_in, options_state, take_options, without_options
+from tinygrad.nn.optim.options import (
+    check_kind,
+    options_in,
+    options_state,
+    take_options,
+    without_options,
+)
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
@@ -161,6 +167,7 @@ class Scheduler(ABC):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there; the
         optimizer's rate is in its own state."""
+        check_kind(self, state, list(self._all()))
         load_state_dict(self._tensors(), without_options(state))
         for prefix, each in self._all():
             mine = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
@@ -651,6 +658,7 @@ class ReduceLROnPlateau:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there; the
         optimizer's rate is in its own state."""
+        check_kind(self, state, [("", self)])
         load_state_dict(self._tensors(), without_options(state))
         take_options(options_in(state, self), self)
 

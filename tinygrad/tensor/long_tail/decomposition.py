@@ -23,6 +23,7 @@ from tinygrad.tensor.long_tail import lapack
 from tinygrad.tensor.long_tail import matrix_gradients as gradients
 from tinygrad.tensor.long_tail.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape
 from tinygrad.tensor.shapes import broadcast_shape, check_axes
+from tinygrad.tensor.template import expressions
 
 Shapes = list[tuple[Shape, str]]
 
@@ -96,6 +97,7 @@ EXP = Routine("matrix_exp", lapack.matrix_exp, gradients.matrix_exp)
 PINV = Routine("pinv", lapack.pinv, gradients.pinv, "not finite", _turned)
 
 
+@expressions
 class Decomposition(Interop):
     """Matrices taken apart, and equations solved."""
 

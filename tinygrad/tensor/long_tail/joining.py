@@ -90,7 +90,7 @@ class Joining(Orthogonal):
         if wrong or not parts:
             raise ArgumentError(f"broadcast_tensors: {wrong or parts}; legal are tensors")
         shape = broadcast_shape("broadcast_tensors", *(t.shape for t in parts))
-        return tuple(t._broadcast_to(shape) for t in parts)
+        return tuple(t.expand(shape) for t in parts)
 
     def tile(self, *repeats: Any) -> Self:
         """The whole repeated, for each of the last axes so often.

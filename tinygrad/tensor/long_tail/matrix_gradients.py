@@ -110,7 +110,7 @@ def qr(given: Given, results: Given, incoming: Given, complete: bool) -> Given:
             f"gradient: qr of {a.shape} with mode 'complete': the columns of Q beyond {columns} "
             "are not determined; legal is mode='reduced'"
         )
-    of_q, of_r = _sum(of_q, q.zeros_like()), _sum(of_r, r.zeros_like())
+    of_q, of_r = _sum(of_q, q * 0), _sum(of_r, r * 0)
     beyond = None
     if columns > rows:
         right, of_right = a[..., rows:], of_r[..., rows:]
@@ -175,7 +175,7 @@ def eig(given: Given, results: Given, incoming: Given) -> Given:
 def lu(given: Given, results: Given, incoming: Given) -> Given:
     """Of the square part P L⁻* (tril(L* G_L) + triu(G_U U*)) U⁻*; the rest is a product."""
     (order, low, up, _), (_, of_low, of_up, _) = results, incoming
-    of_low, of_up = _sum(of_low, low.zeros_like()), _sum(of_up, up.zeros_like())
+    of_low, of_up = _sum(of_low, low * 0), _sum(of_up, up * 0)
     n = min(low.shape[-2], up.shape[-1])
     below = beside = None
     if low.shape[-2] > n:  # L2 = A2 U⁻¹
@@ -201,7 +201,7 @@ def matrix_exp(given: Given, results: Given, incoming: Given) -> Given:
     (a,), (g,) = given, incoming
     n = a.shape[-1]
     top = a.mH.cat(g, dim=-1)
-    bottom = a.zeros_like().cat(a.mH, dim=-1)
+    bottom = (a * 0).cat(a.mH, dim=-1)
     return [top.cat(bottom, dim=-2).matrix_exp()[..., :n, n:]]
 
 
