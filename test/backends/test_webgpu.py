@@ -483,6 +483,22 @@ def test_remainders_are_exact_though_products_are_rounded_before_sums(most):
     assert ((x // y).numpy() == np.floor_divide(a, b)).all()
 
 
+INFINITE = np.float32([1, -np.inf, np.inf, np.nan, 0.0, -0.0, 2] + 93 * [1])
+NOTHING = np.where(np.isfinite(INFINITE), np.float32(0), np.float32("nan"))
+CANCELLED = {
+    "running sums": (lambda x: x[:2].cat(x[6:]).cumsum(0), np.float32([1] + 95 * [-np.inf])),
+    "a difference of halves": (lambda x: (x.half() - x.half()).float(), NOTHING),
+    "a difference of sums": (lambda x: (x + 1) - (x + 1), NOTHING),
+    "a zero added": (lambda x: 1 / (x[5:6] + 0), np.float32([np.inf])),
+}
+
+
+@pytest.mark.parametrize("what", CANCELLED)
+def test_what_a_compiler_of_real_numbers_would_cancel_is_computed(what):
+    function, wanted = CANCELLED[what]
+    np.testing.assert_array_equal(function(Tensor(INFINITE, device="WEBGPU")).numpy(), wanted)
+
+
 NO_DRIVER = "from tinygrad.backends import why_absent; print(why_absent('WEBGPU'))"
 
 

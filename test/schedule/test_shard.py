@@ -343,6 +343,7 @@ MISUSES = [
     ("a tuple of names", lambda x: x.shard("CPU")),
     ("axis 3 of a tensor", lambda x: x.shard(D, 3)),
     ("parts (1, 2)", lambda x: x.shard(D, 0, splits=(1, 2))),
+    ("runs nothing, so its part of a value would be zeros", lambda x: x.shard(("CPU", "NULL"))),
     ("parts (7, -1, 0)", lambda x: x.shard(D, 0, splits=(7, -1, 0))),
     ("of no axis", lambda x: x.shard(D, splits=(1, 2, 3))),
     ("shape ()", lambda x: x.sum().shard(D, 0)),
