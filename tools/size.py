@@ -31,11 +31,11 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 4045,
     "loops": 6020,
     "codegen": 5845,
-    "backends/*": 2980,
-    "engine": 5980,
+    "backends/*": 2985,
+    "engine": 5985,
     "tensor/*": 7755,
 }
-CORE_BUDGET = 37_025  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_035  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -120,8 +120,15 @@ def test_a_wait_that_fails_names_the_device(name, monkeypatch):
 
 
 def test_more_memory_than_there_is_says_how_much_was_asked_for(name):
-    with pytest.raises(OutOfMemory, match="1,125,899,906,842,624 bytes"):
+    with pytest.raises(OutOfMemory, match=f"device {name}: .*1,125,899,906,842,624 bytes"):
         Tensor.empty(1 << 50, dtype="uint8", device=name)
+    everything_goes_on(name)
+
+
+def test_a_part_that_does_not_fit_is_told_with_the_whole(name):
+    words = f"281,474,976,710,656 bytes on {name}, CPU:7: device {name}: .*281,474,976,710,656 "
+    with pytest.raises(OutOfMemory, match=words):
+        Tensor.empty(1 << 48, dtype="uint8", device=(name, "CPU:7"))
     everything_goes_on(name)
 
 

@@ -418,6 +418,13 @@ def test_a_buffer_beyond_what_a_kernel_sees():
         WGSLRenderer(small).render("E_9", added_seven(size=1025))
 
 
+def test_an_array_of_more_elements_than_a_place_counts():
+    x = Tensor.ones(1 << 16, 1, device="WEBGPU").contiguous().realize()
+    with pytest.raises(OutOfMemory, match=r"an array of 17,179,869,184 bytes; a buffer takes"):
+        (x @ x.T).contiguous().realize()
+    assert x[:2].tolist() == [[1.0], [1.0]]
+
+
 @pytest.mark.parametrize("count", [60_000, 200_000])
 def test_a_loop_in_order_turns_as_often_as_there_are_updates(count):
     """Also where a driver ends loops before their time, those of tests (CHECK) included."""

@@ -178,6 +178,11 @@ class _Shader(Statements):
             self.words_of[node], self.places[node] = f"data{i}", node
             self.texts[node] = f"given.at{i}"
             size = node.dtype.itemsize
+            if 0 < self.target.largest_buffer < node.arg[1] * size:
+                raise OutOfMemory(
+                    f"kernel {kernel} on {self.target.device}: an array of {node.arg[1] * size:,} "
+                    f"bytes; a buffer takes {self.target.largest_buffer:,}"
+                )
             seen = windows(used[node], size, node.arg[1], largest)
             facts.append((size, node.arg[1] * size, seen))
             own = [f"data{i}"]
