@@ -116,6 +116,34 @@ def test_a_wait_that_fails_names_the_device(name, monkeypatch):
     everything_goes_on(name)
 
 
+FAILED = """
+from tinygrad import Device, Tensor
+x = Tensor([1.0, 2.0, 3.0], device="CL").realize()
+made = (x * 2).realize()
+cl = Device["CL"].backend.memory.connection.cl
+marker = cl.enqueue_marker
+class Failed:
+    command_execution_status = -5
+cl.enqueue_marker = lambda queue: (marker(queue), Failed())[1]
+for thing in (made, made, x + 1):
+    try:
+        print(thing.tolist())
+    except Exception as error:
+        print(type(error).__name__, error)
+    cl.enqueue_marker = marker
+print((Tensor([1.0, 2.0], device="CPU") + 1).tolist())
+"""
+
+
+def test_after_a_command_that_failed_unseen_nothing_is_read():
+    if "CL" not in COMPUTING:
+        pytest.skip("CL: no driver")
+    *each, last = child(FAILED).splitlines()
+    words = "DeviceError device CL is lost: a command failed with code -5; what it wrote is unknown"
+    assert len(each) == 3 and all(line.startswith(words) for line in each), each
+    assert last == "[2.0, 3.0]"
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
