@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 865,
+    "base": 870,
     "uop": 2040,
     "simplify": 1080,
     "transforms": 430,
     "schedule": 4115,
     "loops": 6035,
     "codegen": 5840,
-    "backends/*": 2975,
-    "engine": 5975,
+    "backends/*": 2985,
+    "engine": 5985,
     "tensor/*": 7755,
 }
-CORE_BUDGET = 37_060  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_090  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

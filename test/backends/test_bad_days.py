@@ -116,12 +116,47 @@ def test_a_wait_that_fails_names_the_device(name, monkeypatch):
     everything_goes_on(name)
 
 
+FAILED = """
+from tinygrad import Device, Tensor
+x = Tensor([1.0, 2.0, 3.0], device="CL").realize()
+made = (x * 2).realize()
+cl = Device["CL"].backend.memory.connection.cl
+marker = cl.enqueue_marker
+class Failed:
+    command_execution_status = -5
+cl.enqueue_marker = lambda queue: (marker(queue), Failed())[1]
+for thing in (made, made, x + 1):
+    try:
+        print(thing.tolist())
+    except Exception as error:
+        print(type(error).__name__, error)
+    cl.enqueue_marker = marker
+print((Tensor([1.0, 2.0], device="CPU") + 1).tolist())
+"""
+
+
+def test_after_a_command_that_failed_unseen_nothing_is_read():
+    if "CL" not in COMPUTING:
+        pytest.skip("CL: no driver")
+    *each, last = child(FAILED).splitlines()
+    words = "DeviceError device CL is lost: a command failed with code -5; what it wrote is unknown"
+    assert len(each) == 3 and all(line.startswith(words) for line in each), each
+    assert last == "[2.0, 3.0]"
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
 def test_more_memory_than_there_is_says_how_much_was_asked_for(name):
-    with pytest.raises(OutOfMemory, match="1,125,899,906,842,624 bytes"):
+    with pytest.raises(OutOfMemory, match=f"device {name}: .*1,125,899,906,842,624 bytes"):
         Tensor.empty(1 << 50, dtype="uint8", device=name)
+    everything_goes_on(name)
+
+
+def test_a_part_that_does_not_fit_is_told_with_the_whole(name):
+    words = f"281,474,976,710,656 bytes on {name}, CPU:7: device {name}: .*281,474,976,710,656 "
+    with pytest.raises(OutOfMemory, match=words):
+        Tensor.empty(1 << 48, dtype="uint8", device=(name, "CPU:7"))
     everything_goes_on(name)
 
 

@@ -418,6 +418,13 @@ def test_a_buffer_beyond_what_a_kernel_sees():
         WGSLRenderer(small).render("E_9", added_seven(size=1025))
 
 
+def test_an_array_of_more_elements_than_a_place_counts():
+    x = Tensor.ones(1 << 16, 1, device="WEBGPU").contiguous().realize()
+    with pytest.raises(OutOfMemory, match=r"an array of 17,179,869,184 bytes; a buffer takes"):
+        (x @ x.T).contiguous().realize()
+    assert x[:2].tolist() == [[1.0], [1.0]]
+
+
 @pytest.mark.parametrize("count", [60_000, 200_000])
 def test_a_loop_in_order_turns_as_often_as_there_are_updates(count):
     """Also where a driver ends loops before their time, those of tests (CHECK) included."""
@@ -481,6 +488,22 @@ def test_remainders_are_exact_though_products_are_rounded_before_sums(most):
     x, y = Tensor(a).to("WEBGPU"), Tensor(b).to("WEBGPU")
     assert (x.fmod(y).numpy() == np.fmod(a, b)).all()
     assert ((x // y).numpy() == np.floor_divide(a, b)).all()
+
+
+INFINITE = np.float32([1, -np.inf, np.inf, np.nan, 0.0, -0.0, 2] + 93 * [1])
+NOTHING = np.where(np.isfinite(INFINITE), np.float32(0), np.float32("nan"))
+CANCELLED = {
+    "running sums": (lambda x: x[:2].cat(x[6:]).cumsum(0), np.float32([1] + 95 * [-np.inf])),
+    "a difference of halves": (lambda x: (x.half() - x.half()).float(), NOTHING),
+    "a difference of sums": (lambda x: (x + 1) - (x + 1), NOTHING),
+    "a zero added": (lambda x: 1 / (x[5:6] + 0), np.float32([np.inf])),
+}
+
+
+@pytest.mark.parametrize("what", CANCELLED)
+def test_what_a_compiler_of_real_numbers_would_cancel_is_computed(what):
+    function, wanted = CANCELLED[what]
+    np.testing.assert_array_equal(function(Tensor(INFINITE, device="WEBGPU")).numpy(), wanted)
 
 
 NO_DRIVER = "from tinygrad.backends import why_absent; print(why_absent('WEBGPU'))"

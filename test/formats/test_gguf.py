@@ -57,6 +57,16 @@ def test_blocks_are_dequantised_bit_by_bit(name):
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("name", BY_THE_PACKAGE)
+def test_blocks_lie_on_any_device_and_on_several(name):
+    raw = blocks_of(name, 4)
+    with np.errstate(all="ignore"):
+        wanted = quants.dequantize(raw, gguf.GGMLQuantizationType[name])
+    for device in ("PYTHON", ("CPU:1", "CPU:2")):
+        found = dequantise(Tensor(raw.reshape(-1)).to(device), name, wanted.shape)
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
 @pytest.mark.parametrize("name", ["Q4_0", "Q6_K"])
 def test_few_rows_of_a_table_are_all_that_becomes_floats(name):
     """An embedding of a model was computed whole for each token, and kept as floats."""

@@ -31,6 +31,7 @@ from tinygrad.models.sampling import Sampler
 from tinygrad.models.t5 import T5
 from tinygrad.models.whisper import Whisper
 from tinygrad.nn.quantised import quantise
+from tinygrad.nn.state import get_state_dict
 
 MOST = 8
 
@@ -91,6 +92,20 @@ def test_greedy_text_of_prompts_of_all_lengths(name):
         assert generate(model, prompts, most=MOST) == greedy(theirs, prompts)
 
 
+@pytest.mark.parametrize("device", ["CPU:1", ("CPU:1", "CPU:2")])
+@pytest.mark.parametrize(
+    "name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
+def test_a_model_writes_where_it_lies(name, device):
+    ours, kind, config = {**MODELS, **SLOW}[name]
+    theirs, folder = made(kind, config)
+    model = ours.from_pretrained(folder)
+    for tensor in get_state_dict(model).values():
+        tensor.to_(device)
+    prompts = [tokens(length).tolist() for length in (3, 20)]
+    assert generate(model, prompts, most=MOST) == greedy(theirs, prompts)
+
+
 SCALINGS = {
     "dynamic": dict(factor=3.0),
     "longrope": dict(
@@ -124,8 +139,12 @@ def test_an_answer_to_texts_of_two_lengths():
     theirs, folder = made("T5ForConditionalGeneration", config)
     given, mask = tokens(2, 20), np.ones((2, 20), np.int32)
     mask[1, 6:] = 0
-    read = T5.from_pretrained(folder).read(Tensor(given), Tensor(mask))
-    found = generate(read, [[0], [0]], most=20)
+    model = T5.from_pretrained(folder)
+    found = generate(model.read(Tensor(given), Tensor(mask)), [[0], [0]], most=20)
+    for tensor in get_state_dict(model).values():
+        tensor.to_("CPU:1")
+    read = model.read(*(Tensor(x, device="CPU:1") for x in (given, mask)))
+    assert found == generate(read, [[0], [0]], most=20)
     text = torch.tensor([[0], [0]])
     names = {"input_ids": torch.tensor(given).long(), "attention_mask": torch.tensor(mask)}
     with torch.no_grad():
@@ -138,7 +157,11 @@ def test_an_answer_to_texts_of_two_lengths():
 def test_text_of_a_sound():
     theirs, folder = made("WhisperForConditionalGeneration", transformers.WhisperConfig(**SPEECH))
     sound = floats(2, 8, 20)
-    found = generate(Whisper.from_pretrained(folder).heard(Tensor(sound)), [[3], [3]], most=MOST)
+    model = Whisper.from_pretrained(folder)
+    found = generate(model.heard(Tensor(sound)), [[3], [3]], most=MOST)
+    for tensor in get_state_dict(model).values():
+        tensor.to_("CPU:1")
+    assert found == generate(model.heard(Tensor(sound, device="CPU:1")), [[3], [3]], most=MOST)
     text = torch.tensor([[3], [3]])
     with torch.no_grad():
         for _ in range(MOST):

@@ -275,3 +275,25 @@ def test_planning_is_linear_in_units_that_find_no_room(monkeypatch):
         return len(looks)
 
     assert looked(400) < 2.2 * looked(200)
+
+
+# ---- lanes that meet in one of a launch's kernels ------------------------------------------------
+
+
+@pytest.mark.parametrize("device", [name for name in present() if name != "NULL"])
+@pytest.mark.parametrize("rows, columns", [(24, 20), (17, 5), (40, 30)])
+def test_rows_behind_those_that_a_product_fills_are_left(device, rows, columns):
+    rng = np.random.default_rng(0)
+    shapes = (rows, 20), (20, 16), (columns, 24), (24, 16)
+    a, b, c, d = arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    held = [Tensor(each, device=device).realize() for each in arrays]
+    first, second = (Tensor.ones(64, 16, device=device).contiguous().realize() for _ in "ab")
+
+    def write():
+        first[:rows], second[:columns] = held[0] @ held[1], held[2] @ held[3]
+        first.realize(second)
+
+    assert kernels(write) == 1
+    np.testing.assert_allclose(first.numpy()[:rows], a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(second.numpy()[:columns], c @ d, rtol=1e-5, atol=1e-5)
+    assert (first.numpy()[rows:] == 1).all() and (second.numpy()[columns:] == 1).all()

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, dtypes
+from tinygrad import Tensor, Variable, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.settings import Context
 from tinygrad.engine.making import plan_of
@@ -282,6 +282,25 @@ def test_what_is_taken_along_the_cut_copies_a_row(number, x):
     assert (len(found), sum(found)) == (steps, elements)
 
 
+SORTS = {
+    "sort": (lambda x: x.sort(0)[0][:2], lambda a: np.sort(a, 0)[:2]),
+    "the last": (lambda x: x.topk(2, 0)[0], lambda a: np.sort(a, 0)[::-1][:2]),
+    "places": (lambda x: x.argsort(0)[:2], lambda a: np.argsort(a, 0, kind="stable")[:2]),
+}
+
+
+@pytest.mark.parametrize("what", SORTS)
+@pytest.mark.parametrize("cut", [None, 1])
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8])
+def test_rows_of_symbolic_size_are_sorted(what, cut, kind):
+    values = (rng.standard_normal((9, 6)) * 50).astype(kind)
+    x = Tensor(values).shard(("CPU:1", "CPU:2"), cut).realize()
+    ours, theirs = SORTS[what]
+    for size in (4, 9):
+        n = Variable("n", 2, 9).bind(size)
+        np.testing.assert_array_equal(ours(x[:n]).numpy(), theirs(values[:size]))
+
+
 def test_a_large_sum_goes_around_a_ring():
     values = np.random.default_rng(2).standard_normal((3, 40)).astype(np.float32)
     x = Tensor(values, device="PYTHON").shard(D, 0).realize()
@@ -343,6 +362,7 @@ MISUSES = [
     ("a tuple of names", lambda x: x.shard("CPU")),
     ("axis 3 of a tensor", lambda x: x.shard(D, 3)),
     ("parts (1, 2)", lambda x: x.shard(D, 0, splits=(1, 2))),
+    ("runs nothing, so its part of a value would be zeros", lambda x: x.shard(("CPU", "NULL"))),
     ("parts (7, -1, 0)", lambda x: x.shard(D, 0, splits=(7, -1, 0))),
     ("of no axis", lambda x: x.shard(D, splits=(1, 2, 3))),
     ("shape ()", lambda x: x.sum().shard(D, 0)),

@@ -54,6 +54,7 @@ DEVICES = {
 }
 ALIASES = {"GPU": "CL", "OPENCL": "CL", "LLVM": "CPU", "NV": "CUDA", "HIP": "AMD"}
 KEEPING = frozenset(("NPY", "DISK"))  # they hold bytes and run no kernels
+EMPTY = frozenset(("NULL",))  # they hold nothing: what is read back is zeros
 NOT_BUILT = tuple(name for name, module in DEVICES.items() if find_spec(module) is None)
 
 

@@ -91,8 +91,14 @@ WGSL = Words(
             "kept(",
             "fn kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x)^given.nothing); }",
         ),
+        (  # naga has no bitcast of a half
+            "kept_half(",
+            "fn kept_half(x: f16) -> f16 { let bits = pack2x16float(vec2<f32>(f32(x), 0.0)); "
+            "return f16(unpack2x16float(bits^given.nothing).x); }",
+        ),
     ),
 )
+KEPT = {dtypes.float32: "kept", dtypes.float16: "kept_half"}
 ACCESSES = {
     "read": "{at}",
     "fetch": "atomicLoad(&{at})",
@@ -172,6 +178,11 @@ class _Shader(Statements):
             self.words_of[node], self.places[node] = f"data{i}", node
             self.texts[node] = f"given.at{i}"
             size = node.dtype.itemsize
+            if 0 < self.target.largest_buffer < node.arg[1] * size:
+                raise OutOfMemory(
+                    f"kernel {kernel} on {self.target.device}: an array of {node.arg[1] * size:,} "
+                    f"bytes; a buffer takes {self.target.largest_buffer:,}"
+                )
             seen = windows(used[node], size, node.arg[1], largest)
             facts.append((size, node.arg[1] * size, seen))
             own = [f"data{i}"]
@@ -265,20 +276,22 @@ class _Shader(Statements):
             return ON_BOOLS[node.op].format(a, b)
         if node.op is Ops.CMPNE and dtypes.is_float(left.dtype):
             return f"(!({a}=={b}))"
-        if node.dtype is dtypes.float32 and node.op in (Ops.ADD, Ops.MUL, Ops.FDIV):
+        if node.dtype in KEPT and node.op in (Ops.ADD, Ops.MUL, Ops.FDIV):
             a, b = (
-                f"kept({text})" if self.is_undone(node.op, this, other) else text
+                f"{KEPT[node.dtype]}({text})" if self.is_undone(node.op, this, other) else text
                 for text, this, other in ((a, left, right), (b, right, left))
             )
         return self.cut(node, f"({a}{OPERATORS[node.op]}{b})")
 
     def is_undone(self, op: Ops, node: UOp, other: UOp) -> bool:
         """Whether a compiler that treats floats as real numbers would cancel `node` with `other`,
-        or add up their constants, or replace a product with 0 by 0."""
+        or add up their constants, or replace a product with 0 by 0, or -0.0 + 0 by -0.0."""
+        if node.op is Ops.CONST and node.arg == 0:
+            return True
         if op is not Ops.ADD:  # nothing is 0 * x, if x is finite
-            return node.op is Ops.CONST and node.arg == 0
+            return False
         inner, opposite = _plain(node), _plain(other)
-        if inner.op is not Ops.ADD:
+        if inner is opposite or inner.op is not Ops.ADD:
             return inner is opposite and node is not other
         parts = [_plain(part) for part in inner.src]
         is_folded = self.is_known(opposite) and any(map(self.is_known, parts))

@@ -42,6 +42,7 @@ class Target:
     has_groups: bool = False  # work-groups with shared LOCAL memory and barriers (a GPU)
     group_limit: int = 1  # work-items in a group
     local_memory: int = 0
+    meets_in_branches: bool = True  # a BARRIER may be in a branch that a whole group takes
     aligned: bool = False  # buffers that are only read lie on 64 bytes too: none is borrowed
     warp: int = 0  # lanes of a group that run in lockstep and see each other's registers; 0: none
     buffer_limit: int = 0  # buffers that a kernel may bind; 0: any number

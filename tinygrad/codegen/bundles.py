@@ -108,10 +108,16 @@ def _fit(parts: Sequence[Part], target: Target) -> bool:
     phases = [part.phase for part in parts]
     return (
         len({phase.block for phase in phases}) == 1
+        and (target.meets_in_branches or not any(map(_meets, phases)))
         and sum(len(phase.program) for phase in phases) <= MOST_TEXT
         and (not target.has_groups or sum(p.scratch for p in phases) <= target.local_memory)
         and sum(sum(part.tasks) for part in parts) <= target.grid_limit[0]
     )
+
+
+def _meets(phase: Phase) -> bool:
+    """Whether lanes wait for each other."""
+    return any(node.op is Ops.BARRIER for node in phase.program)
 
 
 @dataclass

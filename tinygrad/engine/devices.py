@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tinygrad.backends import canonicalize, default_device, known, open_device
+from tinygrad.backends import EMPTY, canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.base.helpers import once
@@ -99,12 +99,18 @@ class Devices:
     def canonicalize(self, name: Any) -> Any:
         """The canonical form of a device's name: `cpu:0` is `CPU`; None is the default. For several
         names it is a tuple, for a tuple of one that one. DeviceError, which lists the devices, for
-        one without a backend; ArgumentError for a device that is named twice."""
+        one without a backend; ArgumentError for a device that is named twice, or holds nothing
+        beside others."""
         if not isinstance(name, (tuple, list)):
             return self.DEFAULT if name is None else known(name)
         names = tuple(known(each) for each in name)
         if len(set(names)) < len(names) or not names:
             raise ArgumentError(f"device {names}; legal are one or more devices, each once")
+        if 0 < sum(name.partition(":")[0] in EMPTY for name in names) < len(names):
+            raise ArgumentError(
+                f"device {names}: {', '.join(sorted(EMPTY))} runs nothing, so its part of a value "
+                "would be zeros; legal are devices that compute, or such devices only"
+            )
         return names if len(names) > 1 else names[0]
 
     def __getitem__(self, name: str) -> OpenDevice:

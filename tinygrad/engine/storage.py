@@ -26,7 +26,7 @@ import numpy as np
 
 from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, OutOfMemory
 from tinygrad.base.later import later
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.alive import Alive
@@ -69,11 +69,17 @@ class Buffer:
             self.device = placed(device)
             if handle is None:
                 sizes = zip(self.device.names, self.device.sizes(nbytes), strict=True)
-                self.parts = tuple(Buffer(name, size) for name, size in sizes)
+                try:
+                    self.parts = tuple(Buffer(name, size) for name, size in sizes)
+                except OutOfMemory as error:
+                    names = ", ".join(self.device.names)
+                    raise OutOfMemory(f"{nbytes:,} bytes on {names}: {error}") from error
         elif handle is None:
             memory = Device[device].backend.memory
             try:
                 self.handle = memory.allocate(nbytes)
+            except OutOfMemory as error:
+                raise OutOfMemory(f"device {device}: {error}") from error
             except Exception:
                 with Telling(device, f"allocating {nbytes:,} bytes"):
                     raise

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import Devices
 from tinygrad.uop.node import UOp
 
 LARGE = 256  # elements of a block of the K and IQ formats
@@ -128,7 +129,8 @@ def cut(raw: Tensor, count: int, width: int, run: int = 1) -> Tensor:
     """Numbers of `width` bits packed into words, `count` in each. Of each `run` of words come first
     the lowest bits of all, then the next bits. (n, k) words become (n, k * count) numbers."""
     rows = raw.shape[0]
-    shifts = (Tensor.arange(count, dtype=raw.dtype) * width).reshape(1, 1, count, 1)
+    steps = Tensor.arange(count, dtype=raw.dtype, device=raw.device)
+    shifts = (steps * width).reshape(1, 1, count, 1)
     spread = raw.reshape(rows, -1, 1, run) >> shifts
     return (spread & ((1 << width) - 1)).reshape(rows, -1)
 
@@ -145,12 +147,12 @@ def looked_up(table: Tensor, places: Tensor) -> Tensor:
 
 
 @functools.cache
-def _table(values: tuple[int, ...], device: str) -> Tensor:
+def _table(values: tuple[int, ...], device: Devices) -> Tensor:
     return Tensor(list(values), device=device, dtype=dtypes.float32).realize()
 
 
 @functools.cache
-def _grid(name: str, device: str) -> Tensor:
+def _grid(name: str, device: Devices) -> Tensor:
     """(entries, 4 or 8) values of an IQ format, from the package that keeps them."""
     try:
         from gguf import quants
@@ -162,7 +164,7 @@ def _grid(name: str, device: str) -> Tensor:
 
 
 @functools.cache
-def _sign_rows(device: str) -> Tensor:
+def _sign_rows(device: Devices) -> Tensor:
     """Bit patterns of 8 signs with even parity: the 7 low bits are the index."""
     rows = [n | (n.bit_count() & 1) << 7 for n in range(128)]
     return Tensor(rows, device=device, dtype=dtypes.uint8).realize()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import Devices
 from tinygrad.uop.node import UOp
 
 
@@ -31,14 +32,14 @@ class Cache:
         length: int,
         size: int,
         dtype: DType = dtypes.float32,
-        device: str | None = None,
+        device: Devices | None = None,
     ) -> None:
         shape = (2, batch, heads, length, size)
         self.layers = [
             Tensor.zeros(*shape, dtype=dtype, device=device).contiguous() for _ in range(layers)
         ]
         self.layers[0].realize(*self.layers[1:])
-        self.batch, self.length = batch, length
+        self.batch, self.length, self.device = batch, length, self.layers[0].device
 
 
 @dataclass(frozen=True)

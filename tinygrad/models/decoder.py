@@ -226,5 +226,5 @@ class Decoder(Words):
         config, weight = self.config, self.embed.weight
         return Cache(
             config.layers, batch, config.key_heads, length, config.head_size,
-            weight.dtype, str(weight.device),
+            weight.dtype, weight.device,
         )  # fmt: skip

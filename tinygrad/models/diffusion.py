@@ -214,7 +214,9 @@ class StableDiffusion:
         x = start.realize()
         for step in self.schedule.used(steps):
             now, then = self.schedule.shares(step, steps)
-            numbers = Tensor([step, now, then, guidance], dtype=dtypes.float32).realize()
+            numbers = Tensor(
+                [step, now, then, guidance], dtype=dtypes.float32, device=text.device
+            ).realize()
             x = self._step(x, text, numbers)
             yield x
 

@@ -164,7 +164,7 @@ class CacheSteps:
         self.prompt = longest = max(map(len, prompts))
         if any(len(prompt) < longest for prompt in prompts):
             missing = [longest - len(prompt) for prompt in prompts]
-            self._padding = Tensor(missing, dtype=dtypes.int32).realize()
+            self._padding = Tensor(missing, dtype=dtypes.int32, device=self.cache.device).realize()
         padded = padded_front(prompts)
         while self.start < longest:
             rest = longest - self.start
@@ -194,7 +194,8 @@ class CacheSteps:
         at = last.bind(count - 1) if isinstance(last, UOp) else last
         start = 0 if first else self._place.bind(self.start)
         whole = self._whole.bind(max(self.prompt, self.start + count))
-        found: Scores = step(Tensor(tokens), start, at, whole).numpy()
+        given = Tensor(tokens, device=self.cache.device)
+        found: Scores = step(given, start, at, whole).numpy()
         self.start += count
         return found
 
@@ -238,7 +239,9 @@ class StateSteps:
 
     def _step(self, tokens: NDArray[np.int32], counts: NDArray[np.bool_]) -> Scores:
         size = tokens.shape[1]  # part of the key: each size is captured for itself
-        found: Scores = self._captured(Tensor(tokens), Tensor(counts), size).numpy()
+        device = self.states[0][0].device
+        given = Tensor(tokens, device=device), Tensor(counts, device=device)
+        found: Scores = self._captured(*given, size).numpy()
         return found
 
     def _scores(self, tokens: Tensor, counts: Tensor, size: int) -> Tensor:

@@ -138,6 +138,4 @@ class GPT2(Words, Pretrained):
         """Room for what `batch` sequences of up to `length` tokens leave behind."""
         config, weight = self.config, self.embed.weight
         size = config.dim // config.heads
-        return Cache(
-            config.layers, batch, config.heads, length, size, weight.dtype, str(weight.device)
-        )
+        return Cache(config.layers, batch, config.heads, length, size, weight.dtype, weight.device)

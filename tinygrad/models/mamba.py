@@ -156,5 +156,6 @@ class Mamba(Recurrent):
     def new_states(self, batch: int) -> list[States]:
         """The states of `batch` sequences before their first token."""
         config = self.config
+        device = self.embed.weight.device
         shapes = ((batch, config.inner, config.kernel - 1), (batch, config.inner, config.state))
-        return [tuple(Tensor.zeros(*shape) for shape in shapes) for _ in self.layers]
+        return [tuple(Tensor.zeros(*shape, device=device) for shape in shapes) for _ in self.layers]

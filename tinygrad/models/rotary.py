@@ -17,6 +17,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import Devices
 from tinygrad.uop.node import UOp
 
 Rates = list[float]  # one for each pair of a head's numbers
@@ -84,7 +85,7 @@ class Rotary:
             length: tokens of the texts, for scalings that ask.
         """
         row = SCALINGS[self.kind]
-        rates = _on_device(tuple(row.rates(self)), str(places.device))
+        rates = _on_device(tuple(row.rates(self)), places.device)
         if row.longer is not None:
             tokens = Tensor.arange(1, device=places.device) + length
             rates = row.longer(self, rates, tokens.cast(dtypes.float32))
@@ -94,7 +95,7 @@ class Rotary:
 
 
 @functools.cache
-def _on_device(rates: tuple[float, ...], device: str) -> Tensor:
+def _on_device(rates: tuple[float, ...], device: Devices) -> Tensor:
     """Brought there once, and not at each step."""
     return Tensor(list(rates), device=device).realize()
 
@@ -180,7 +181,7 @@ def _divided(name: str) -> Callable[[Rotary], Rates]:
 def _long_factors(rotary: Rotary, rates: Tensor, length: Tensor) -> Tensor:
     """Texts longer than those of the training divide by numbers of their own.
     (Ding and others, "LongRoPE", 2024.)"""
-    longer = _on_device(tuple(_divided("long_factor")(rotary)), str(rates.device))
+    longer = _on_device(tuple(_divided("long_factor")(rotary)), rates.device)
     return (length > rotary.trained).where(longer, rates)
 
 

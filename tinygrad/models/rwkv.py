@@ -194,13 +194,14 @@ class RWKV(Recurrent):
         """The states of `batch` sequences before their first token."""
         config = self.config
         token, sums = (batch, config.dim), (batch, config.inner)
+        device = self.embed.weight.device
         return [
             (
-                Tensor.zeros(*token),
-                Tensor.zeros(*token),
-                Tensor.zeros(*sums),
-                Tensor.zeros(*sums),
-                Tensor.full(sums, -1e38),
+                Tensor.zeros(*token, device=device),
+                Tensor.zeros(*token, device=device),
+                Tensor.zeros(*sums, device=device),
+                Tensor.zeros(*sums, device=device),
+                Tensor.full(sums, -1e38, device=device),
             )
             for _ in self.layers
         ]

@@ -75,5 +75,6 @@ class Sentences:
         if step is None:
             step = TinyJit(lambda t, m: self.encoder.embed(t, m).realize())
             self._steps[tokens.shape] = step
-        given = (Tensor(x, dtype=dtypes.int32).realize() for x in (tokens, mask))
+        device = self.encoder.words.weight.device
+        given = (Tensor(x, dtype=dtypes.int32, device=device).realize() for x in (tokens, mask))
         return np.asarray(step(*given).numpy())

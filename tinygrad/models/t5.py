@@ -287,5 +287,5 @@ class Reading:
         config, weight = self._model.config, self._model.embed.weight
         return Cache(
             config.decoder_layers, batch, config.heads, length, config.head_dim,
-            weight.dtype, str(weight.device),
+            weight.dtype, weight.device,
         )  # fmt: skip

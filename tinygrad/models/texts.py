@@ -47,7 +47,7 @@ def write(
     tokenizer = tokenizer or tokenizer_of(model)
     tokens = tokenizer.encode(text)
     if isinstance(model, T5):
-        reading = model.read(Tensor([tokens], dtype="int32"))
+        reading = model.read(Tensor([tokens], dtype="int32", device=model.embed.weight.device))
         made = stream(reading, [[model.config.start]], sampler, most, tokenizer.stop)
         tokens = []
     else:
@@ -103,9 +103,10 @@ def transcribe(
     seconds = model.config.frames / 50
     part = round(seconds * RATE)
     most = model.config.length - len(start)
+    device = model.decoder.embed.weight.device
     for begin in range(0, max(len(sound), 1), part):
         mels = log_mel(sound[begin : begin + part], model.config.mels, seconds)
-        heard = model.heard(Tensor(mels).unsqueeze(0))
+        heard = model.heard(Tensor(mels, device=device).unsqueeze(0))
         made = stream(heard, [start], chooses, most, tokenizer.stop)
         yield from tokenizer.pieces(token for (token,) in made if token is not None)
 

@@ -231,7 +231,8 @@ class Transcription:
         """Room for what `batch` texts of up to `length` tokens leave behind."""
         config = self._model.config
         heads = config.decoder_heads
-        return Cache(config.decoder_layers, batch, heads, length, config.dim // heads)
+        size, device = config.dim // heads, self._model.decoder.embed.weight.device
+        return Cache(config.decoder_layers, batch, heads, length, size, device=device)
 
 
 # ---- sound ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.models.convolution import ConvNorm
 from tinygrad.nn import Conv2d
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import Devices
 
 BINS = 16  # of the distance from an anchor to an edge
 
@@ -212,7 +213,7 @@ class YOLOv8(Pretrained):
             bins = self.boxes[number](x).reshape(x.shape[0], 4, BINS, -1).softmax(2)
             weights = Tensor.arange(BINS, device=x.device).reshape(1, 1, BINS, 1)
             left, top, right, bottom = ((bins * weights).sum(2) * stride).split(1, dim=1)
-            across, along = centres(x.shape[2], x.shape[3], stride, str(x.device))
+            across, along = centres(x.shape[2], x.shape[3], stride, x.device)
             middle = across + (right - left) / 2, along + (bottom - top) / 2
             boxes.append(middle[0].cat(middle[1], left + right, top + bottom, dim=1))
             scores.append(self.classes[number](x).sigmoid())
@@ -224,7 +225,7 @@ def doubled(x: Tensor) -> Tensor:
     return x.interpolate((x.shape[2] * 2, x.shape[3] * 2), mode="nearest")
 
 
-def centres(height: int, width: int, stride: int, device: str) -> tuple[Tensor, Tensor]:
+def centres(height: int, width: int, stride: int, device: Devices) -> tuple[Tensor, Tensor]:
     """x and y of the centres of the fields, (1, 1, height·width) each, in pixels."""
     along, across = (
         (Tensor.arange(size, device=device) + 0.5) * stride for size in (height, width)

@@ -15,7 +15,6 @@ from tinygrad.tensor.ranking import (
     few_in_order,
     in_order,
     leaders,
-    ordered,
 )
 from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.template import expressions
@@ -126,13 +125,12 @@ class Order(Conv):
         if self.ndim == 0:
             return Found((self._copied(self), self.zeros_like(dtype=dtypes.int32)))
         x = self.movedim(axis, -1)
-        if isinstance(self.device, tuple):
-            values, places = ordered(x, descending)
-            return Found((values._laid_along(axis), places._laid_along(axis)))
-        if isinstance(size := self.shape[axis], int) and 0 < size <= FEW_COLUMNS:
+        size, is_one = self.shape[axis], not isinstance(self.device, tuple)
+        if is_one and isinstance(size, int) and 0 < size <= FEW_COLUMNS:
             return Found(few_in_order(self, axis, descending))
         values, places = in_order(x, descending)
-        values = values if axis == self.ndim - 1 else values.contiguous()
+        if is_one and axis < self.ndim - 1:
+            values = values.contiguous()
         return Found((values._laid_along(axis), places._laid_along(axis)))
 
     def _laid_along(self, axis: int) -> Self:

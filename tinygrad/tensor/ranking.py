@@ -142,16 +142,15 @@ def places_of(word: Any) -> Any:
 def in_order(x: Any, descending: bool) -> tuple[Any, Any]:
     """The sorted last axis, and where each element was, int32; equal ones keep their order.
     Symbolic sizes have room for the largest: what is there besides comes behind all elements."""
+    if isinstance(x.device, tuple):
+        return _ordered_together(x, descending)
     rank = _order(x, descending)
-    room = rank._node.room
-    if room != x.shape:
-        pads = [(0, most - n) for n, most in zip(x.shape, room, strict=True)]
-        rank = rank.pad(pads, value=_last(rank))
-    if not fits(x, room[-1]):
+    rank, size = _roomy(rank, _last(rank)), rank._node.room[-1]
+    if not fits(x, size):
         (found,) = call(ARGSORT, rank._node)
         places = x._from(found).shrink([(0, n) for n in x.shape])
         return x.gather(-1, places), places
-    (found,) = call(SMALLEST, words(rank, x._counting(room[-1], x.device))._node)
+    (found,) = call(SMALLEST, words(rank, x._counting(size, x.device))._node)
     word = x._from(found).shrink([(0, n) for n in x.shape])
     places = places_of(word)
     if dtypes.is_float(x.dtype):  # zeros of both signs have one rank
@@ -183,15 +182,24 @@ def few_in_order(x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
     return values, places
 
 
+def _roomy(x: Any, value: Any) -> Any:
+    """Of symbolic sizes the largest; `value` is what comes behind."""
+    pads = [(0, most - n) for n, most in zip(x.shape, x._node.room, strict=True)]
+    return x if x._node.room == x.shape else x.pad(pads, value=value)
+
+
 def _last(rank: Any) -> Any:
     """As far behind as an element, and its place is behind them."""
     return dtypes.max(rank.dtype)
 
 
-def ordered(x: Any, descending: bool) -> tuple[Any, Any]:
-    """The sorted last axis, and where each element was; what several devices have moves with its
-    rank, as each of them would need all the others' elements to look them up."""
-    values, places = (x._from(each) for each in call(ORDERED, _order(x, descending)._node, x._node))
+def _ordered_together(x: Any, descending: bool) -> tuple[Any, Any]:
+    """The same of what several devices have: it moves with its rank, as each of them would need all
+    the others' elements to look them up."""
+    rank = _order(x, descending)
+    rank = _roomy(rank, _last(rank))
+    found = call(ORDERED, rank._node, _roomy(x, 0)._node)
+    values, places = (x._from(each).shrink([(0, n) for n in x.shape]) for each in found)
     return values, places
 
 

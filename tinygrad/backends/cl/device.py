@@ -20,6 +20,7 @@ NATIVE = ORDINARY | {"PICK", "TRUNC", "ROUND", "RECIP", "CAST_HALF"}
 EXACT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 NO_WARNINGS = "-w"
 OLDEST = (1, 2)
+MISCOMPILES = "portable computing language"  # barriers in a branch (docs/backends/cl.md)
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ def describe(cl: ModuleType, device: Any) -> Target:
         has_groups=True,
         group_limit=min(device.max_work_group_size, *sizes[:1]),
         local_memory=device.local_mem_size,
+        meets_in_branches=MISCOMPILES not in who(device),
         buffer_limit=device.max_parameter_size // 16,  # a pointer, and where the buffer begins
         largest_buffer=device.max_mem_alloc_size,
         grid_limit=(2**31 - 1, 2**31 - 1, 2**31 - 1),

@@ -19,7 +19,7 @@ from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.cl.device import Connection
 from tinygrad.backends.interface import Launch, Memory
 from tinygrad.backends.presence import wait_until
-from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
+from tinygrad.base.errors import CompileError, OutOfMemory
 from tinygrad.base.helpers import Recent
 
 KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
@@ -138,15 +138,15 @@ class CLMemory:
 
 def wait(connection: Connection) -> None:
     """Waits until all commands are done. DeviceError if one takes longer than DEVICE_TIMEOUT, or
-    failed."""
+    failed: then, as nobody knows what it has written, from now on."""
     cl, queue, label = connection.cl, connection.queue, connection.presence.label
     marker = cl.enqueue_marker(queue)
     queue.flush()
     complete = cl.command_execution_status.COMPLETE
     wait_until(lambda: marker.command_execution_status <= complete, label)
     if (status := marker.command_execution_status) < 0:
-        words = f"a command failed with code {status}; what it wrote is lost"
-        raise DeviceError(f"device {label}: {words}")
+        connection.presence.lost = f"a command failed with code {status}; what it wrote is unknown"
+        connection.presence.check()
 
 
 @dataclass(frozen=True)

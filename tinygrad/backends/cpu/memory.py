@@ -173,7 +173,7 @@ class HostMemory:
 
     def _out_of_memory(self, nbytes: int) -> OutOfMemory:
         return OutOfMemory(
-            f"[allocate] {nbytes:,} bytes on CPU: {self.live:,} bytes are in use and the machine "
+            f"[allocate] {nbytes:,} bytes: {self.live:,} bytes are in use and the machine "
             f"has {self.capacity:,}; free tensors, or use smaller ones"
         )
 

@@ -25,7 +25,7 @@ LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
 
 def _out_of_memory(nbytes: int) -> OutOfMemory:
     return OutOfMemory(
-        f"[allocate] {nbytes:,} bytes on PYTHON: {free_memory():,} are free; free tensors, or use "
+        f"[allocate] {nbytes:,} bytes: {free_memory():,} are free; free tensors, or use "
         "smaller ones"
     )
 

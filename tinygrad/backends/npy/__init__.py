@@ -28,7 +28,7 @@ class ArrayMemory:
             return np.empty(nbytes, np.uint8)
         except (MemoryError, ValueError) as error:
             raise OutOfMemory(
-                f"[allocate] {nbytes:,} bytes on NPY: {free_memory():,} are free; free tensors, or "
+                f"[allocate] {nbytes:,} bytes: {free_memory():,} are free; free tensors, or "
                 "use smaller ones"
             ) from error
 
