@@ -39,7 +39,7 @@ from tinygrad.engine.storage import (
     supersede,
 )
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import beneath, is_concrete
+from tinygrad.schedule.bases import beneath
 from tinygrad.schedule.strides import repeats, steps_between
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
@@ -47,7 +47,7 @@ from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
-from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
+from tinygrad.tensor.roots import copied_part, has_no_sources, is_detached, root_of, tape_end
 from tinygrad.tensor.shapes import check_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -103,6 +103,17 @@ def _is_silent(view: Core) -> bool:
     """Whether a write to it is none that gradients know of: they go on as if nothing was written,
     while values are the new ones. So are those to what was made from nothing, a start."""
     return not recording.on or is_detached(view._value)
+
+
+def _passes(member: Any) -> bool:
+    """Whether gradients go on through the expression that a tensor holds. One that says nothing
+    about gradients holds it until it is computed."""
+    if member._taped or member.requires_grad is not None:
+        return bool(member._taped and member.requires_grad)
+    value = member._value
+    end = tape_end(value, member._bottom)
+    has_past = end.op is Ops.DETACH or (end.op not in STORED and not has_no_sources(end))
+    return has_past and dtypes.is_float(end.dtype) and not is_detached(value)
 
 
 def _has_leaf(family: list[Any]) -> bool:
@@ -513,13 +524,8 @@ class Writing(Autograd):
                 "legal is the .detach() of the value, or a tensor of its own: .detach().clone()"
             )
         # of a silent write: who has a way for gradients, and which, to be given it back below
-        taped = [m for m in members if silent and m._taped and m.requires_grad]
-        tape = [(m, m._value, tape_end(m._value, m._bottom)) for m in taped]
-        if not all(is_concrete(bottom) for _, _, bottom in tape):
-            raise ArgumentError(
-                f"in place: not recorded, to a result of shape {self.shape} that gradients follow; "
-                "legal are numbers as sizes, or its .detach().clone()"
-            )
+        passing = [member for member in members if silent and _passes(member)]
+        tape = [(m, m._taped, m._value, tape_end(m._value, m._bottom)) for m in passing]
         for member in members:
             member._taped = False
         try:
@@ -540,14 +546,16 @@ class Writing(Autograd):
             self._keep_taped(tape)
             raise
 
-    def _keep_taped(self, tape: list[tuple[Self, UOp, UOp]]) -> None:
+    def _keep_taped(self, tape: list[tuple[Self, bool, UOp, UOp]]) -> None:
         """Gives members the value that is there now, and gradients as if nothing was written: those
         of what they were, by its bottom."""
         facts: list[tuple[Any, str, Any]] = []
-        for member, past, bottom in tape:
+        for member, was_taped, past, bottom in tape:
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
-            now = member._bottom.reshape(bottom.shape).detach(history)
-            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", True)]
+            now = member._bottom
+            now = now if now.shape == bottom.shape else now.in_room(bottom.shape)
+            now = now.detach(history)
+            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", was_taped)]
         if tape:
             self._set_all(facts, self._family.root)
 
@@ -562,7 +570,7 @@ class Writing(Autograd):
         new = value._value.detach() if silent else value._held
         if not silent and before is not None and self.requires_grad is None:
             # what is not overwritten keeps the way for gradients of the expression that it was
-            history = before.reshape(bottom.shape)
+            history = before.of_room
             target = on_bottom(target, bottom, bottom.detach(history))
         changed = target.assign(new)
         supersede(bottom, changed.base)
@@ -586,7 +594,7 @@ class Writing(Autograd):
         if bottom.op not in STORED:
             self._unshare(bottom)
             is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
-            return None if is_fixed or not is_concrete(bottom) else before
+            return None if is_fixed else before
         if copies_of(bottom):
             copy_out(bottom)
         if is_shared(bottom, self._family):

@@ -162,19 +162,31 @@ class UOp(Questions):
         low, high = self.vmin, self.vmax
         if low == high or low > 0 or high < 0:
             return bool(low)
-        raise TypeError(f"the truth of {self.op!r} is not known before it runs: {low} to {high}")
+        raise self._unknown("truth")
 
     def __int__(self) -> int:
         low, high = self.vmin, self.vmax
         if low == high:
             return int(low)
-        raise TypeError(f"the value of {self.op!r} is not known before it runs: {low} to {high}")
+        raise self._unknown("value")
+
+    def _unknown(self, what: str) -> TypeError:
+        text = services.shown(self)
+        if "\n" in text:
+            text = f"{self.op!r}, {self.vmin} to {self.vmax},"
+        return TypeError(
+            f"the {what} of {text} is not known before it runs; legal are bounds that decide it, "
+            "or the number of now: .val"
+        )
 
     def __truediv__(self, other: Any) -> UOp:
         return self._as_float()._binary(Ops.FDIV, other)
 
     def __rtruediv__(self, other: Any) -> UOp:
         return self._as_float()._binary(Ops.FDIV, other, True)
+
+    def sqrt(self) -> UOp:
+        return self._as_float().alu(Ops.SQRT)  # as `np.sqrt(size)` asks
 
     def _as_float(self) -> UOp:
         """`/` divides whole numbers as floats; `//` is floor division."""
@@ -502,6 +514,12 @@ class UOp(Questions):
         if all(isinstance(n, int) for n in shape):
             return self.reshape(shape)
         return self.reshape(tuple(map(most, shape))).shrink(tuple((0, n) for n in shape))
+
+    @property
+    def of_room(self) -> UOp:
+        """This value as flat storage has it: 0 in the room that symbolic sizes leave."""
+        pads = tuple((0, most - n) for most, n in zip(self.room, self.shape, strict=True))
+        return self.pad(pads).reshape((self.size,))
 
     @property
     def ndim(self) -> int:
