@@ -27,7 +27,7 @@ from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part, written
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import capturing, copy_out, open_inputs, own_copy, realize
+from tinygrad.engine.realize import capturing, copy_out, is_open, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
     copies_of,
     is_read,
@@ -336,7 +336,7 @@ class Writing(Autograd):
     def _promises_write(self, value: Self) -> bool:
         """Whether storage that this is all of, and nobody else sees, will hold what is promised of
         `value`, which no gradient goes on from."""
-        if not recording.writes or self._taped or capturing():
+        if not recording.writes or self._taped or capturing() or open_inputs:
             return False
         promise, now = value._source, self._source
         if not isinstance(promise, Promise) or promise.is_computed or promise.look is None:
@@ -480,7 +480,18 @@ class Writing(Autograd):
         """Whether gradients follow this, or another of its family."""
         return self.requires_grad is True or (self._kin is not None and self._kin.recorded)
 
-    def _rewrite(self, view: Self, value: Self) -> None:
+    def _write_to_open(self, view: Self, value: Self) -> None:
+        """Of what only a graph is built of: another expression, if it has no storage yet."""
+        began = min(open_inputs.values())
+        if self._bottom.op in STORED or any(m.serial < began for m in self._members()):
+            raise ArgumentError(
+                f"in place: to a tensor of shape {self.shape} in memory, of a graph that is only "
+                "being built (export_onnx); legal are models that don't train, and writes to a "
+                ".clone()"
+            )
+        self._rewrite(view, value, recorded=False)
+
+    def _rewrite(self, view: Self, value: Self, recorded: bool = True) -> None:
         members = self._members()
         if _has_leaf(members):
             raise ArgumentError(
@@ -495,12 +506,12 @@ class Writing(Autograd):
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
-        self._family.recorded = True
+        self._family.recorded = self._family.recorded or recorded
         facts: list[tuple[Any, str, Any]] = []
         for member in members:
             node = member._value
             facts.append((member, "_uop", on_bottom(node, tape_end(node, member._bottom), new)))
-            if not is_detached(node):
+            if not is_detached(node) and recorded:
                 facts += [(member, "requires_grad", True), (member, "_taped", True)]
         self._set_all(facts, root_of(new))
 
@@ -517,6 +528,9 @@ class Writing(Autograd):
             write(view._value, value._held)
             return
         members = self._members()
+        if open_inputs and (is_open(view._value) or is_open(value._held)):
+            self._write_to_open(view, value)
+            return
         silent = _is_silent(view) or _has_leaf(members)
         if silent and recording.on and value.requires_grad is True:
             raise ArgumentError(
