@@ -274,9 +274,8 @@ def test_sampling_refuses_what_has_no_meaning(options):
 
 
 def test_numbers_of_numpy_are_numbers():
-    assert Sampler(top_k=np.int64(1), temperature=np.float32(2))(np.float32([[1, 3, 2]]), [[]]) == [
-        1
-    ]
+    sampler = Sampler(top_k=np.int64(1), temperature=np.float32(2))
+    assert sampler(np.float32([[1, 3, 2]]), [[]]) == [1]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -183,8 +183,8 @@ def _line_ends(path: Path, newline: bytes, begin: int) -> Iterator[int]:
 
 def collate(samples: Sequence[Any]) -> Any:
     """Samples as one batch: numbers and arrays, also other libraries', become tensors with a new
-    first axis; tuples (also named ones), lists, dicts and dataclasses keep their form and contain batches; everything else,
-    such as strings, becomes a list.
+    first axis; tuples (also named ones), lists, dicts and dataclasses keep their form and contain
+    batches; everything else, such as strings, becomes a list.
 
     Raises:
         ArgumentError: samples of several kinds, lengths or keys.

@@ -82,7 +82,9 @@ class Tokenizer:
                 continue
             if len(text) > len(before):
                 yield text[len(before) :]
-            known, told = known[told:], len(known) - told
+            if self.decode(known[told:]):
+                known = known[told:]  # a token without text says nothing of the space behind it
+            told = len(known)
         rest = self.decode(known)[len(self.decode(known[:told])) :]
         if rest:
             yield rest
