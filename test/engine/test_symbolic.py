@@ -409,6 +409,40 @@ def test_a_write_to_a_result_of_any_size_keeps_the_gradient_of_the_rest(name, wa
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "s / 2 * s", "s * (s / 2)", "s / 2 + s", "s - s / 2", "s / (s - 1)", "v / s", "s / v",
+        "v / 2 * v", "v / 2 * s", "1 / s + s", "s / 2 / s", "np.sqrt(s) * s", "(v + s) / 3",
+        "s // 2 / s", "s / 4 < v", "(s * 0.5) * (v * 0.5)",
+    ],
+)  # fmt: skip
+def test_fractions_of_sizes_beside_sizes(formula):
+    """They were cut to whole numbers, or no kernel."""
+    n = Variable("n", 1, 16).bind(5)
+    numbers = {"v": n, "s": Tensor.ones(16)[:n].shape[0], "np": np}
+    found = (Tensor([1.0, 2.0]) * eval(formula, numbers)).tolist()  # noqa: S307
+    expected = eval(formula, {"v": 5, "s": 5, "np": np})  # noqa: S307
+    np.testing.assert_allclose(found, [expected, 2 * expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize("of", [nn.BatchNorm1d, nn.InstanceNorm1d])
+def test_a_norm_that_trains_takes_any_size(of):
+    size, theirs = Variable("size", 2, MOST), getattr(torch.nn, of.__name__)
+    options = dict(affine=True, track_running_stats=True)
+    for n in (2, 7, MOST):
+        ours, other = of(24, **options), theirs(24, **options)
+        x = torch.tensor(A[:n].T[None])
+        expected = other(x).detach()
+        with Tensor.train():
+            found = ours(Tensor(A)[: size.bind(n)].T[None]).numpy()
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+        for name in ("running_mean", "running_var"):
+            np.testing.assert_allclose(
+                getattr(ours, name).numpy(), getattr(other, name), rtol=1e-5, atol=1e-6
+            )
+
+
 def test_the_truth_of_a_comparison_of_sizes_is_told_as_a_formula():
     n = Variable("n", 1, 8).bind(3)
     with pytest.raises(

@@ -277,7 +277,7 @@ class UOp(Questions):
     def alu(self, op: Ops, *others: UOp) -> UOp:
         src = (self, *others)
         if len(others) == 1 and others[0].dtype is not self.dtype:
-            src = _as_sizes(src)
+            src = _of_one_kind(src)
         row = ROW[op].dtype
         dtype = dtypes.bool if row == "bool" else src[-1 if row == "last" else 0].dtype
         if row == "bits" and dtypes.is_float(dtype):
@@ -691,10 +691,13 @@ def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any
     return scalar.broadcast_to(shape) if shape else scalar
 
 
-def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """A size and a variable of another dtype, as two sizes."""
-    index = dtypes.index
-    return tuple(s.cast(index) for s in sources) if index in [s.dtype for s in sources] else sources
+def _of_one_kind(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """A size or a variable and a number of another dtype: as floats if that is one, else as
+    sizes."""
+    kinds = [source.dtype for source in sources]
+    wanted = next(filter(dtypes.is_float, kinds), dtypes.index)
+    is_mixed = wanted is dtypes.index or any(map(dtypes.is_int, kinds))
+    return tuple(s.cast(wanted) for s in sources) if wanted in kinds and is_mixed else sources
 
 
 _VERSIONS = (Ops.BUFFER, Ops.ASSIGN)
