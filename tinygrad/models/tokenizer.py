@@ -154,7 +154,7 @@ def _stop_tokens(folder: Path) -> frozenset[int]:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    found: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
     return found
 
 
