@@ -409,6 +409,31 @@ def test_a_write_to_a_result_of_any_size_keeps_the_gradient_of_the_rest(name, wa
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("wants", [True, None])
+def test_recorded_and_silent_writes_in_turn(wants):
+    def derived(x, n, no_grad):
+        y = x[:n] * 1.5
+        y[0] = y[0] * 2 + 1
+        row = y[0]
+        with no_grad():
+            y += 1
+        y[:, 1] = y[:, 1].detach() * 3
+        row.mul_(2)
+        with no_grad():
+            row[0] = 0.5
+        y += 1.5
+        return (y * y.detach().cos()).sum() + (row * row.detach()).sum() + (x * x).sum()
+
+    size = Variable("size", 1, 7)
+    for n in (1, 3, 7):
+        x = torch.tensor(A[:7], requires_grad=True)
+        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
+        for given in (n, size.bind(n)):
+            ours = Tensor(A[:7], requires_grad=wants)
+            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "formula",
     [

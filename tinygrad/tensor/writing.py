@@ -50,7 +50,7 @@ from tinygrad.tensor.promise import Promise, Version, Written, recording, source
 from tinygrad.tensor.roots import copied_part, has_no_sources, is_detached, root_of, tape_end
 from tinygrad.tensor.shapes import check_number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph
@@ -112,8 +112,19 @@ def _passes(member: Any) -> bool:
         return bool(member._taped and member.requires_grad)
     value = member._value
     end = tape_end(value, member._bottom)
-    has_past = end.op is Ops.DETACH or (end.op not in STORED and not has_no_sources(end))
-    return has_past and dtypes.is_float(end.dtype) and not is_detached(value)
+    return dtypes.is_float(end.dtype) and not is_detached(value) and _has_past(end)
+
+
+def _has_past(end: UOp) -> bool:
+    """Whether a value was made of others that gradients go on to, in the graph."""
+    while end.op is Ops.ASSIGN:
+        target, new = end.src
+        if not is_detached(new) and new.base.op is not Ops.CONST:
+            return True
+        end = beneath(target, GroupOp.Movement)  # of what isn't overwritten
+        while end.op is Ops.DETACH and len(end.src) == 1:
+            end = beneath(end.src[0], GroupOp.Movement)
+    return end.op is Ops.DETACH or (end.op is not Ops.BUFFER and not has_no_sources(end))
 
 
 def _has_leaf(family: list[Any]) -> bool:
@@ -577,6 +588,9 @@ class Writing(Autograd):
         """The next version of all storage that this is a view of, with `value` here. The storage is
         made, if it is not there yet."""
         before, bottom = self._store(), self._bottom
+        if not silent and self.requires_grad is None:
+            past = self._taken_past()
+            before = before if past is None else past
         target = writable_part(self._value)
         assert target.base is bottom, "a family has one bottom"
         for step in steps_between(target, bottom):
@@ -590,6 +604,20 @@ class Writing(Autograd):
         supersede(bottom, changed.base)
         if not is_detached(self._value):
             self._show(changed)
+
+    def _taken_past(self) -> UOp | None:
+        """What gradients went through before a silent write, if there was one: the next version
+        tells it, and members that say nothing of gradients don't any more."""
+        past, facts = None, list[tuple[Any, str, Any]]()
+        for member in self._members():
+            node = member._value
+            end = tape_end(node, member._bottom)
+            if end.op is Ops.DETACH and member.requires_grad is None:
+                past, now = end.src[1], member._bottom.in_room(end.shape)
+                facts.append((member, "_uop", on_bottom(node, end, now)))
+        if facts:
+            self._set_all(facts, self._family.root)
+        return past
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Makes sure that no two elements of `view` are the same one in memory: by a copy, or an
