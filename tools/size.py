@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 870,
-    "uop": 2040,
+    "base": 920,
+    "uop": 2055,
     "simplify": 1080,
-    "transforms": 430,
+    "transforms": 435,
     "schedule": 4115,
     "loops": 6035,
     "codegen": 5840,
     "backends/*": 2985,
     "engine": 5985,
-    "tensor/*": 7755,
+    "tensor/*": 7820,
 }
-CORE_BUDGET = 37_090  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_230  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3465,
+    "tensor/long_tail": 3475,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -286,7 +286,8 @@ def limited(path, count):
         print(error)
     print((Tensor.ones(3) + 1).sum().item())
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    # -B: bytecode that Python would write is cut, too, and stays so
+    command = [sys.executable, "-B", "-c", textwrap.dedent(code)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
 
 

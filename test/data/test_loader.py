@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 from tinygrad import Tensor, data, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
@@ -92,6 +93,7 @@ def test_a_batch_has_the_form_of_a_sample():
     assert batch["x"].tolist() == [[0.0] * 3, [1.0] * 3]
     assert batch["y"][0].tolist() == [0, 1] and batch["y"][1] == ["name 0", "name 1"]
     assert collate([Tensor([1]), Tensor([2])]).tolist() == [[1], [2]]
+    assert collate([torch.tensor([1]), torch.tensor([2])]).tolist() == [[1], [2]]
 
 
 def test_arrays():
@@ -189,8 +191,8 @@ def test_what_is_no_idx_file(tmp_path):
 
 
 def test_folders_are_classes(tmp_path):
-    for name in ["dog/2", "cat/1", "dog/1"]:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ["dog/2", "cat/1", "dog/1", ".git/HEAD", "cat/.DS_Store", "dog/.old/3"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_bytes(b"")
     files, labels, names = images.image_folder(tmp_path)
     assert [f.name for f in files] == ["1", "1", "2"]

@@ -1,5 +1,7 @@
 """Sizes that are bound variables: one plan and one kernel for all values, checked with NumPy."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -157,6 +159,39 @@ FACTS = {
         lambda a, b, n: np.full(3, n),
     ),
     "of now": (lambda a, b, n: (a[:n] + 1)[:1], lambda a, b, n: (a[:n] + 1)[:1]),
+    "differences": (lambda a, b, n: a[:n].diff(dim=0), lambda a, b, n: np.diff(a[:n], axis=0)),
+    "differences beside it": (lambda a, b, n: a[:n].diff(2), lambda a, b, n: np.diff(a[:n], 2)),
+    "narrow": (lambda a, b, n: a.narrow(0, 0, n) + 1, lambda a, b, n: a[:n] + 1),
+    "counted to the end": (
+        lambda a, b, n: Tensor.arange(n - 1, MOST, 2, device=a.device) + 1,
+        lambda a, b, n: np.arange(n - 1, MOST, 2) + 1,
+    ),
+    "averages of rows": (
+        lambda a, b, n: nn.functional.adaptive_avg_pool2d(a[None, :n], (None, 1)),
+        lambda a, b, n: a[None, :n].mean(2, keepdims=True),
+    ),
+    "averages along": (
+        lambda a, b, n: nn.functional.adaptive_avg_pool1d(b[None, :, :n], 1),
+        lambda a, b, n: b[None, :, :n].mean(2, keepdims=True),
+    ),
+    "largest of all": (
+        lambda a, b, n: nn.functional.adaptive_max_pool2d(b[None, None, :, :n], (6, 1)),
+        lambda a, b, n: b[:, :n].reshape(1, 1, 6, 4, n).max((3, 4))[..., None],
+    ),
+    "divergence": (
+        lambda a, b, n: nn.functional.kl_div(a[:n], a[:n].softmax(1), "batchmean"),
+        lambda a, b, n: np.sum(softmax(a[:n]) * (np.log(softmax(a[:n])) - a[:n])) / n,
+    ),
+    "scaled by a root": (
+        lambda a, b, n: a[:n] / np.sqrt(n),
+        lambda a, b, n: a[:n] / np.sqrt(n),
+    ),
+    "gradient of a product": (
+        lambda a, b, n: (b[:2, :n] + 2).prod().gradient(b)[0],
+        lambda a, b, n: np.pad(
+            (b[:2, :n] + 2).astype(float).prod() / (b[:2, :n] + 2), ((0, 22), (0, MOST - n))
+        ),
+    ),
 }
 
 
@@ -346,11 +381,119 @@ def test_sizes_that_may_differ_dont_meet(wrong):
         wrong(Tensor(A), n, m)
 
 
+PARTS = {
+    "a row": lambda y: y.__setitem__(0, 7),
+    "a column from another": lambda y: y.__setitem__((slice(None), 1), y[:, 0] + 0),
+    "all": lambda y: y.mul_(3),
+    "the first by the last": lambda y: y.__setitem__(0, y[0] + y[-1]),
+}
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("wants", [True, None])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_write_to_a_result_of_any_size_keeps_the_gradient_of_the_rest(name, wants, silent):
+    def derived(x, n, no_grad):
+        y = (x[:n] * 1.5).sin()
+        with contextlib.nullcontext() if not silent else no_grad():
+            PARTS[name](y)
+        return ((y * y.detach().cos()).sum() + (x * x).sum()) * 2
+
+    size = Variable("size", 1, 7)
+    for n in (1, 3, 7):
+        x = torch.tensor(A[:7], requires_grad=True)
+        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
+        for given in (n, size.bind(n)):
+            ours = Tensor(A[:7], requires_grad=wants)
+            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("wants", [True, None])
+def test_recorded_and_silent_writes_in_turn(wants):
+    def derived(x, n, no_grad):
+        y = x[:n] * 1.5
+        y[0] = y[0] * 2 + 1
+        row = y[0]
+        with no_grad():
+            y += 1
+        y[:, 1] = y[:, 1].detach() * 3
+        row.mul_(2)
+        with no_grad():
+            row[0] = 0.5
+        y += 1.5
+        return (y * y.detach().cos()).sum() + (row * row.detach()).sum() + (x * x).sum()
+
+    size = Variable("size", 1, 7)
+    for n in (1, 3, 7):
+        x = torch.tensor(A[:7], requires_grad=True)
+        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
+        for given in (n, size.bind(n)):
+            ours = Tensor(A[:7], requires_grad=wants)
+            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "s / 2 * s", "s * (s / 2)", "s / 2 + s", "s - s / 2", "s / (s - 1)", "v / s", "s / v",
+        "v / 2 * v", "v / 2 * s", "1 / s + s", "s / 2 / s", "np.sqrt(s) * s", "(v + s) / 3",
+        "s // 2 / s", "s / 4 < v", "(s * 0.5) * (v * 0.5)",
+    ],
+)  # fmt: skip
+def test_fractions_of_sizes_beside_sizes(formula):
+    """They were cut to whole numbers, or no kernel."""
+    n = Variable("n", 1, 16).bind(5)
+    numbers = {"v": n, "s": Tensor.ones(16)[:n].shape[0], "np": np}
+    found = (Tensor([1.0, 2.0]) * eval(formula, numbers)).tolist()  # noqa: S307
+    expected = eval(formula, {"v": 5, "s": 5, "np": np})  # noqa: S307
+    np.testing.assert_allclose(found, [expected, 2 * expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize("of", [nn.BatchNorm1d, nn.InstanceNorm1d])
+def test_a_norm_that_trains_takes_any_size(of):
+    size, theirs = Variable("size", 2, MOST), getattr(torch.nn, of.__name__)
+    options = dict(affine=True, track_running_stats=True)
+    for n in (2, 7, MOST):
+        ours, other = of(24, **options), theirs(24, **options)
+        x = torch.tensor(A[:n].T[None])
+        expected = other(x).detach()
+        with Tensor.train():
+            found = ours(Tensor(A)[: size.bind(n)].T[None]).numpy()
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+        for name in ("running_mean", "running_var"):
+            np.testing.assert_allclose(
+                getattr(ours, name).numpy(), getattr(other, name), rtol=1e-5, atol=1e-6
+            )
+
+
+def test_the_truth_of_a_comparison_of_sizes_is_told_as_a_formula():
+    n = Variable("n", 1, 8).bind(3)
+    with pytest.raises(
+        TypeError, match=r"the truth of \(n < 3\)\[False..True\]=0 is not known .*val"
+    ):
+        bool(n < 3)
+    with pytest.raises(TypeError, match=r"the value of n\[1..8\]=3 is not known"):
+        int(n)
+    assert (n < 3).val == 0 and n < 9
+
+
+def test_sizes_that_a_loop_and_a_choice_cant_take_are_told():
+    x = Tensor(A)[: Variable("n", 1, MOST).bind(5)]
+    with pytest.raises(ShapeError, match="LSTM: scan: .* legal are numbers as sizes"):
+        nn.LSTM(24, 3)(x)
+    with pytest.raises(ShapeError, match="topk: symbolic sizes, .n.1..9.=2,."):
+        Tensor(A).topk(Variable("n", 1, 9).bind(2))
+
+
 def test_what_reads_its_sizes_takes_those_of_now():
     x = Tensor([3, 1, 3, 2, 7])[: Variable("n", 2, 5).bind(4)]
     assert x.unique().tolist() == [1, 2, 3]
     assert x.unique_consecutive(return_inverse=True)[1].tolist() == [0, 1, 2, 3]
     assert x.bincount().tolist() == [0, 1, 1, 2]
+    assert (x[None].T > 2)[None].nonzero().tolist() == [[0, 0, 0], [0, 2, 0]]
+    assert x.reshape(1, -1).gt(2).nonzero(as_tuple=True)[1].tolist() == [0, 2]
 
 
 def test_a_symbolic_size_that_was_not_foreseen_is_named():

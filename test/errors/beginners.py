@@ -392,6 +392,11 @@ MISUSES = {
         DTypeError,
         ["backward", "legal are floats"],
     ),
+    "backward grad array": (
+        lambda: ones(2).backward(np.ones(2)),
+        DTypeError,
+        ["backward", "ndarray", "(2,)", "legal is a Tensor of shape"],
+    ),
     "backward grad shape": (
         lambda: ones(2).backward(ones(3)),
         ShapeError,

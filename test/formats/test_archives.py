@@ -133,6 +133,16 @@ def test_images_are_pixels():
     np.testing.assert_array_equal(found["c.BMP"].numpy(), np.stack([grey] * 3, -1))
 
 
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+def test_images_of_16_bits_are_not_cut_off(kind):
+    """Beside Pillow, which says 255 for all that is more."""
+    grey = np.uint16([[0, 200, 1000, 32768, 65535]])
+    ((_, found),) = archives.images(tar_of({f"a.{kind}": picture(kind, grey)}))
+    np.testing.assert_array_equal(found.numpy()[0, :, 1], np.round(grey[0] / 65535 * 255))
+    with pytest.raises(FileError, match=r"image 'a.tiff' .*float32 from 0.0 to 0.5; legal"):
+        list(archives.images(tar_of({"a.tiff": picture("tiff", np.float32([[0, 0.5]]))})))
+
+
 def test_a_broken_image_is_named():
     raw = picture("PNG", np.zeros((4, 4, 3), np.uint8))
     with pytest.raises(FileError, match="image 'a.png'"):

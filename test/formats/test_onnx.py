@@ -12,7 +12,7 @@ from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
 from tinygrad import GlobalCounters, Tensor
-from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError, ShapeError
 from tinygrad.formats.onnx import OnnxRunner
 from tinygrad.formats.onnx.tables import TABLES
 
@@ -163,6 +163,9 @@ def test_wrong_inputs_are_named(inputs, error, message):
 def test_an_error_names_the_node_and_what_it_got():
     with pytest.raises(ArgumentError, match=r"onnx Concat of float\[1, 4\]: .*axis 7"):
         OnnxRunner(model_of("y = Concat <axis = 7> (x)"))({"x": [[0.0] * 4]})
+    apart = "shape = Constant <value_ints = [3, 2]> () y = Reshape (x, shape)"
+    with pytest.raises(ShapeError, match=r"onnx Reshape of float\[1, 4\], .*1, 4.* .3, 2."):
+        OnnxRunner(model_of(apart))({"x": [[0.0] * 4]})
     with pytest.raises(ArgumentError, match="operator own.What of set 1 has no meaning"):
         OnnxRunner(model_of("y = own.What (x)"))({"x": [[0.0] * 4]})
     with pytest.raises(ArgumentError, match="inputs that are a list; legal is a dict"):

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from tinygrad import Device, GlobalCounters, Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.engine.jit import TinyJit
+from tinygrad.formats import gguf, numpy_files
 from tinygrad.formats import safetensors as files
 from tinygrad.formats.mapped import tensor_of
 from tinygrad.nn import Linear
@@ -242,3 +244,49 @@ def test_narrow_floats_that_tensors_lack_become_float32(name, tmp_path):
 @given(mutants([REAL]))
 def test_mutants_are_read_or_refused(raw):
     survives(files.read, raw)
+
+
+# ---- where it is written -------------------------------------------------------------------------
+
+WRITERS = {
+    "safetensors": lambda path: safe_save({"a": Tensor([1.0, 2.0])}, path),
+    "gguf": lambda path: gguf.save(path, {"a": Tensor([1.0, 2.0])}),
+    "npz": lambda path: numpy_files.save(path, {"a": Tensor([1.0, 2.0])}),
+    "disk": lambda path: Tensor([1.0, 2.0]).to(f"disk:{path}").realize(),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_keeps_its_links_and_rights(name, tmp_path):
+    path, link = tmp_path / "x.npz", tmp_path / "latest.npz"
+    mask = os.umask(0)
+    os.umask(mask)
+    WRITERS[name](path)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+    path.write_bytes(b"")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    WRITERS[name](link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o640
+    assert path.read_bytes() == link.read_bytes() != b""
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["latest.npz", "x.npz"]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    safe_save({"a": Tensor([1.0, 2.0])}, pipe)
+    reader.join()
+    assert pipe.is_fifo()
+    assert safe_load(Tensor(np.frombuffer(found[0], np.uint8)))["a"].tolist() == [1, 2]
+    with pytest.raises(FileError, match="is a folder or a device"):
+        Tensor([1.0]).to(f"disk:{pipe}").realize()
+
+
+def test_where_nothing_can_be_written_the_path_is_named(tmp_path):
+    for path, error in ((tmp_path / "no" / "x", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(error) as told:
+            safe_save({"a": Tensor([1.0])}, path)
+        assert told.value.filename == str(path)

@@ -49,6 +49,20 @@ def test_a_conversation_is_the_text_that_transformers_makes(folder, options):
     assert chat_text(folder, TALK, **options) == wanted
 
 
+def test_tags_for_training_and_options_of_json_are_known(folder, tmp_path):
+    """As in SmolLM3's template: what the model says is marked, for who trains on it."""
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs.chat_template = (
+        "{% for m in messages %}\n{{ m | tojson(separators=(',', ':'), sort_keys=true) }}\n"
+        "{%- if m.role == 'assistant' %} {% generation -%}\n {{ m.content }}\n"
+        "{%- endgeneration %}\n{% else %}{{ m.content }}{% endif %}{% endfor %}"
+    )
+    theirs.save_pretrained(tmp_path)
+    talk = [*TALK, {"role": "assistant", "content": " ja "}]
+    wanted = theirs.apply_chat_template(talk, tokenize=False)
+    assert chat_text(tmp_path, talk, add_generation_prompt=False) == wanted
+
+
 def test_an_answer_is_what_the_scores_say(folder):
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.LlamaForCausalLM.from_pretrained(folder)

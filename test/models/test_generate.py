@@ -288,12 +288,17 @@ def test_a_seed_repeats_a_text():
     "options",
     [
         dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(top_k=1.5), dict(min_p=2),
-        dict(seed=-1), dict(seed=1.5),
+        dict(seed=-1), dict(seed=1.5), dict(top_k=True), dict(temperature="1"), dict(top_p=None),
     ],
 )  # fmt: skip
 def test_sampling_refuses_what_has_no_meaning(options):
     with pytest.raises(ArgumentError, match=f"Sampler: {next(iter(options))} is .*; legal are"):
         Sampler(**options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    sampler = Sampler(top_k=np.int64(1), temperature=np.float32(2))
+    assert sampler(np.float32([[1, 3, 2]]), [[]]) == [1]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -20,7 +20,7 @@ from tinygrad.models.gpt2 import GPT2, GPT2Config
 from tinygrad.models.llama import Llama
 from tinygrad.models.t5 import T5
 from tinygrad.models.texts import transcribe, write
-from tinygrad.models.tokenizer import CUTS, from_gguf, read_tokenizer
+from tinygrad.models.tokenizer import CUTS, Tokenizer, from_gguf, read_tokenizer
 from tinygrad.models.whisper import Whisper, log_mel
 
 SOURCE = Path(__file__).read_text().splitlines()
@@ -131,6 +131,20 @@ def test_pieces_of_a_gguf_file():
     assert from_gguf(plain | {"tokenizer.ggml.add_space_prefix": False}).encode(" the") == [
         *model.encode("the"), 2
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("skipped", [["<extra_id_0>"], ["<unk>", "<extra_id_0>"], ["▁"]])
+def test_spaces_behind_tokens_without_text(skipped):
+    words = ["<unk>", "<extra_id_0>", "▁", "▁Thank", "▁you", "▁me", "s"]
+    inner = tokenizers.Tokenizer(tokenizers.models.Unigram([(w, -1.0) for w in words], 0))
+    inner.decoder = tokenizers.decoders.Metaspace()
+    inner.add_special_tokens(words[:2])
+    ours = Tokenizer(inner)
+    for text in (["▁Thank", *skipped, "▁me", "s"], [*skipped, "▁you", *skipped, "s", "▁me"]):
+        tokens = [words.index(word) for word in text]
+        for prompt in range(len(tokens)):
+            rest = "".join(ours.pieces(tokens[prompt:], tokens[:prompt]))
+            assert ours.decode(tokens[:prompt]) + rest == inner.decode(tokens)
 
 
 def test_older_files_of_bytes(tmp_path):

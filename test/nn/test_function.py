@@ -267,6 +267,14 @@ def test_a_mark():
     assert scaled(Tensor([1, 2]), 3).tolist() == [3, 6]
 
 
+def test_tensors_in_containers_that_want_no_gradient():
+    chosen = function(lambda x, d: x * d["by"][0], gradient=lambda g, x, d: g * d["by"][0])
+    x = Tensor(X)
+    assert chosen(x, {"by": [Tensor(3.0).detach()]}).sum().gradient(x)[0].tolist()[0] == [3, 3, 3]
+    with Tensor.no_grad():
+        assert chosen(x, {"by": (Tensor(2.0), 1)}).tolist() == (X * 2).tolist()
+
+
 def of(gradient, made=lambda x: x * 1):
     x = Tensor(X)
     return lambda: function(made, gradient=gradient)(x).sum().gradient(x)
@@ -287,6 +295,13 @@ def of(gradient, made=lambda x: x * 1):
             lambda: function(lambda *, x: x, gradient=lambda g: g)(x=Tensor(X)),
             ArgumentError,
             r"tensors named \['x'\]",
+        ),
+        (
+            lambda: function(lambda d, k: d["x"][0] * k, gradient=lambda g: g)(
+                {"x": [Tensor(X)]}, 2
+            ),
+            ArgumentError,
+            "tensors inside a container .* legal are arguments of their own, or their .detach",
         ),
         (lambda: rounded(Tensor(X), 3), TypeError, "too many positional"),
     ],

@@ -141,6 +141,40 @@ def test_a_realize_on_the_way_does_nothing():
     check(lambda x: ((x + 1).realize() * 2).contiguous().realize() - 1, (3, 4))
 
 
+def written(x):
+    table, y = Tensor.zeros(3, 4), x * 2
+    table[0] = 1
+    row = y[1]
+    y[0] = 3.0
+    row += 1
+    y[x > 1] = y[2, 0]
+    with Tensor.no_grad():
+        y.clamp_(-1, 5)
+    return y + table, row
+
+
+def filled(x):
+    out = Tensor.zeros(4, 3)
+    for i in range(4):
+        out[i] = x[:, i] * i
+    return out
+
+
+@pytest.mark.parametrize("model", [written, filled, lambda x: x.clone().masked_fill_(x > 0, 7)])
+def test_what_is_written_in_place_is_exported(model):
+    check(model, (3, 4))
+
+
+def test_an_export_leaves_what_the_model_holds():
+    norm, total = nn.BatchNorm2d(2), Tensor.zeros(2).contiguous().realize()
+    with Tensor.train(), pytest.raises(ArgumentError, match="BatchNorm: in place: .* don't train"):
+        export_onnx(norm, Tensor.ones(1, 2, 3, 3))
+    with pytest.raises(ArgumentError, match="in place: "):
+        export_onnx(lambda x: total.assign(total + x), Tensor.ones(2))
+    assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
+    assert total.tolist() == [0, 0]
+
+
 def test_weights_have_their_names(tmp_path):
     net = nn.Linear(3, 2)
     made = export_onnx(net, {"x": Tensor.ones(1, 3)}, tmp_path / "net.onnx")
@@ -155,7 +189,14 @@ def test_weights_have_their_names(tmp_path):
     "model, message",
     [
         (lambda x: x + Tensor.rand(2), "of random numbers; realize"),
-        (lambda x: Tensor.zeros(2).contiguous().realize().assign(x), "writes in place"),
+        (
+            lambda x: Tensor.zeros(2).contiguous().realize().assign(x),
+            "in place: to a tensor of shape",
+        ),
+        (
+            lambda x: x.add_(1),
+            "in place: .* legal are models that don't train, and writes to a .clone",
+        ),
         (lambda x: x.reshape(1, 2).svd()[0], "host function 'svd' has no ONNX operator"),
         (lambda x: x * x.sum().item(), r"shape \(\) is read while its graph is only being built"),
         (lambda x: 3, "'int' object is not iterable|legal are tensors"),

@@ -1179,3 +1179,23 @@ def test_writes_that_nobody_reads_cost_what_they_are():
     finally:
         sys.setprofile(before)
     assert x.tolist() == [1.0] * 400
+
+
+def test_a_loop_of_silent_writes_keeps_no_turns():
+    y = Tensor.ones(4) * 1
+    for _ in range(5):
+        y = y * 0.5
+        with Tensor.no_grad():
+            y[0] = 1
+        y.realize()
+    assert len(y.uop.toposort()) < 9
+
+
+def test_what_was_computed_under_no_grad_is_told():
+    """By a target that says nothing: the way to it was forgotten without a word."""
+    x = Tensor([1.0, 2.0])
+    y = x * x
+    with Tensor.no_grad():
+        y.realize()
+    with pytest.raises(ArgumentError, match="made that was computed since"):
+        (y * x).sum().gradient(x)

@@ -104,17 +104,22 @@ def read_idx(path: str | Path) -> Bytes:
 
 def image_folder(path: str | Path) -> tuple[list[Path], list[int], list[str]]:
     """Images in one folder a class: their paths, each one's class as a number, the classes' names;
-    all in order of name. Open them with a library for images; this reads none.
+    all in order of name. Hidden files and folders, whose names begin with a dot, are none. Open the
+    images with a library; this reads none.
 
     Raises:
         TinygradError: there are no folders with files in it.
     """
-    names = sorted(entry.name for entry in Path(path).iterdir() if entry.is_dir())
+    root = Path(path)
+    names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
+    names = [name for name in names if not name.startswith(".")]
     files, labels = [], []
     for number, name in enumerate(names):
-        for file in sorted(p for p in (Path(path) / name).rglob("*") if p.is_file()):
-            files.append(file)
-            labels.append(number)
+        for file in sorted((root / name).rglob("*")):
+            hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
+            if file.is_file() and not hidden:
+                files.append(file)
+                labels.append(number)
     if not files:
         raise TinygradError(f"{path}: no folders with files in them; legal is one folder a class")
     return files, labels, names

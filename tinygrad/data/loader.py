@@ -182,9 +182,9 @@ def _line_ends(path: Path, newline: bytes, begin: int) -> Iterator[int]:
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Samples as one batch: numbers and arrays become tensors with a new first axis; tuples (also
-    named ones), lists, dicts and dataclasses keep their form and contain batches; everything else,
-    such as strings, becomes a list.
+    """Samples as one batch: numbers and arrays, also other libraries', become tensors with a new
+    first axis; tuples (also named ones), lists, dicts and dataclasses keep their form and contain
+    batches; everything else, such as strings, becomes a list.
 
     Raises:
         ArgumentError: samples of several kinds, lengths or keys.
@@ -214,6 +214,8 @@ def collate(samples: Sequence[Any]) -> Any:
         return Tensor(list(samples))
     if isinstance(first, (np.ndarray, np.generic)):
         return _stacked(samples)
+    if hasattr(first, "__dlpack__"):
+        return Tensor.stack(*[Tensor(sample) for sample in samples])
     return list(samples)
 
 

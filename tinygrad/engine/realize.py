@@ -189,18 +189,19 @@ def capturing() -> bool:
     return computing.recorder is not None
 
 
-open_inputs: set[UOp] = set()
+open_inputs: dict[UOp, int] = {}
 """BUFFERs without storage in a graph that is only being built (for an export): what depends on them
-stays uncomputed, and can't be read."""
+stays uncomputed, and can't be read. With `holders.now()` when that began."""
 
 
-def _is_open(node: UOp) -> bool:
-    return bool(open_inputs) and not open_inputs.isdisjoint(nodes_below([node]))
+def is_open(node: UOp) -> bool:
+    """Whether a value depends on inputs that have no storage."""
+    return bool(open_inputs) and not open_inputs.keys().isdisjoint(nodes_below([node]))
 
 
 def realize(*roots: UOp) -> None:
     """Computes the roots; afterwards `latest(root)` is a view of storage."""
-    wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
+    wanted = [root for root in map(latest, roots) if not in_memory(root) and not is_open(root)]
     if wanted:
         _compute(wanted)
 
@@ -579,7 +580,7 @@ def check_readable(node: UOp) -> None:
             "tolist, numpy, `if tensor`) inside the captured step, and replays would keep the "
             "decision made on this one; return the tensor and read it outside, or use .where()"
         )
-    if _is_open(node):
+    if is_open(node):
         raise ArgumentError(
             f"a value of shape {node.shape} is read while its graph is only being built, without "
             "inputs; legal is to return it"

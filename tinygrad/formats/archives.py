@@ -26,7 +26,9 @@ from tinygrad.tensor import Tensor
 MOST = 1 << 32  # bytes that an archive may unpack to
 PIECE = 1 << 20  # that many bytes are unpacked at a time
 PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")  # gzip, bzip2, xz
-IMAGES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif"))
+IMAGES = frozenset(
+    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+)
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
           RuntimeError, LookupError, OverflowError, TypeError)  # fmt: skip
 
@@ -80,7 +82,9 @@ def extract(source: Source | Tensor, most: int = MOST) -> dict[str, Tensor]:
 
 
 def images(source: Source) -> Iterator[tuple[str, Tensor]]:
-    """Name and pixels (height, width, 3) as uint8 of each image in an archive, in its order.
+    """Name and pixels (height, width, 3) as uint8 of each image in an archive, in its order. Of 16
+    bits a pixel are the 8 that are nearest, transparency is left out, and so is a turn that a
+    camera notes.
 
     Raises:
         FileError: the archive, or an image in it, is broken.
@@ -94,10 +98,20 @@ def images(source: Source) -> Iterator[tuple[str, Tensor]]:
             continue
         try:
             with Image.open(io.BytesIO(data.tobytes())) as image:
-                pixels = np.asarray(image.convert("RGB"))
+                pixels = _pixels(image)
         except (Image.DecompressionBombError, SyntaxError, *BROKEN) as error:
             raise FileError(f"image {name!r} of archive {name_of(source)}: {error}") from error
         yield name, Tensor(pixels)
+
+
+def _pixels(image: Any) -> Bytes:
+    """The pixels of one of Pillow's, which cuts off what is beyond 255."""
+    if image.mode[0] not in "IF":
+        return np.asarray(image.convert("RGB"))
+    grey = np.asarray(image)
+    if grey.dtype.kind == "f" or grey.min() < 0 or grey.max() >= 1 << 16:
+        raise FileError(f"{grey.dtype} from {grey.min()} to {grey.max()}; legal are 8 and 16 bits")
+    return np.stack([np.rint(grey / 257).astype(np.uint8)] * 3, -1)
 
 
 def _checked(name: str, where: str) -> str:

@@ -15,9 +15,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -25,6 +23,7 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
+from tinygrad.base.replacing import replacing
 from tinygrad.engine.storage import is_borrowed
 from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of
 from tinygrad.formats.quants import FORMATS, dequantise
@@ -253,10 +252,7 @@ def save(
     except ImportError as error:
         raise ArgumentError("gguf: writing needs the package: pip install gguf") from error
     facts = dict(facts or {})
-    target = Path(path)
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    os.close(handle)
-    try:
+    with replacing(path) as part:
         writer = gguf.GGUFWriter(part, str(facts.pop("general.architecture", "unknown")))
         for name, value in facts.items():
             several = isinstance(value, list)
@@ -274,10 +270,6 @@ def save(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        os.replace(part, target)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
 
 
 def _kind_of(name: str, tensor: Tensor, kinds: str | Mapping[str, str]) -> str:

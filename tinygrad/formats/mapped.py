@@ -11,9 +11,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.dtype import from_numpy_name
 from tinygrad.base.errors import FileError
+from tinygrad.base.replacing import is_special, replacing
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
@@ -119,34 +118,23 @@ def write_whole(
     path: str | os.PathLike[str], parts: Iterable[Any], name: str | None = None
 ) -> None:
     """Writes bytes, or arrays as little-endian bytes, to a temporary file in the same folder, which
-    then replaces `path`: the file is written whole or not at all. A killed process, or a machine
-    that loses power, leaves the old one.
+    then replaces what `path` leads to: the file is written whole or not at all. A killed process,
+    or a machine that loses power, leaves the old one.
 
     `name`: of the temporary file; by default a new one each time. With a name there is only one
     such file, however often processes are killed, and only one process may write.
     """
-    target = Path(path)
-    if name is None:
-        handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    else:
-        part = str(target.parent / name)
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for data in parts:
-                if isinstance(data, np.ndarray):
-                    little = data.astype(data.dtype.newbyteorder("<"), copy=False)
-                    data = np.ascontiguousarray(little).reshape(-1).view(np.uint8)
-                file.write(data)
-            file.flush()
+    with replacing(path, name) as part, open(part, "wb") as file:
+        for data in parts:
+            if isinstance(data, np.ndarray):
+                little = data.astype(data.dtype.newbyteorder("<"), copy=False)
+                data = np.ascontiguousarray(little).reshape(-1).view(np.uint8)
+            file.write(data)
+        file.flush()
+        if not is_special(part):
             os.fsync(file.fileno())
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
-    _sync_folder(target.parent)
+    if not is_special(path):
+        _sync_folder(Path(os.path.realpath(path)).parent)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -157,10 +145,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _umask() -> int:
-    """What the system takes off the rights of new files; a temporary file has fewer."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +24,9 @@ Messages = Sequence[Mapping[str, Any]]
 """What was said, each with a "role" (system, user, assistant) and its "content"."""
 
 TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")  # that templates name
+
+MARKED = re.compile(r"({%[-+]?\s*)(end)?generation(\s*[-+]?%})")
+"""Tags around what the model says, for who trains on it: to all others they say nothing."""
 
 
 def answer(
@@ -75,15 +79,19 @@ def chat_text(
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     given = {"tools": None, "documents": None, **tokens, **more}
     try:
-        return environment.from_string(source).render(
+        return environment.from_string(MARKED.sub(_as_condition, source)).render(
             messages=messages, add_generation_prompt=add_generation_prompt, **given
         )
     except jinja2.TemplateError as error:
         raise ArgumentError(f"chat template of {path}: {error}") from error
 
 
-def _as_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _as_condition(tag: re.Match[str]) -> str:
+    return f"{tag[1]}{'endif' if tag[2] else 'if true'}{tag[3]}"
+
+
+def _as_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -100,11 +108,11 @@ def _template(path: str | Path) -> tuple[str, dict[str, str]]:
         found = facts.get("tokenizer.chat_template")
     else:
         file = Path(path) / "tokenizer_config.json"
-        said = json.loads(file.read_text()) if file.is_file() else {}
+        said = json.loads(file.read_bytes()) if file.is_file() else {}
         named = {name: said.get(name) for name in TOKENS}
         tokens = {k: v["content"] if isinstance(v, dict) else v for k, v in named.items() if v}
         own = Path(path) / "chat_template.jinja"
-        found = own.read_text() if own.is_file() else said.get("chat_template")
+        found = own.read_text(encoding="utf-8") if own.is_file() else said.get("chat_template")
         if isinstance(found, list):  # several, by name
             found = {each["name"]: each["template"] for each in found}.get("default")
     if found is None:

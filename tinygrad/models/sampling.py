@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,16 @@ from numpy.typing import NDArray
 from tinygrad.base.errors import ArgumentError
 
 Scores = NDArray[np.float32]
+
+
+LEGAL: dict[str, tuple[type, Callable[[Any], bool]]] = {
+    "repetition_penalty": (Real, lambda number: number > 0),
+    "temperature": (Real, lambda number: number >= 0),
+    "top_k": (Integral, lambda number: number >= 0),
+    "top_p": (Real, lambda number: 0 < number <= 1),
+    "min_p": (Real, lambda number: 0 <= number <= 1),
+    "seed": (Integral, lambda number: number >= 0),
+}
 
 
 @dataclass
@@ -44,19 +56,14 @@ class Sampler:
     random: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        seeds = isinstance(self.seed, int | np.integer) and self.seed >= 0
-        for name, legal in (
-            ("repetition_penalty", self.repetition_penalty > 0),
-            ("temperature", self.temperature >= 0),
-            ("top_k", isinstance(self.top_k, int) and self.top_k >= 0),
-            ("top_p", 0 < self.top_p <= 1),
-            ("min_p", 0 <= self.min_p <= 1),
-            ("seed", self.seed is None or seeds),
-        ):
-            if not legal:
+        for name, (kind, is_legal) in LEGAL.items():
+            value = getattr(self, name)
+            if name == "seed" and value is None:
+                continue
+            if not isinstance(value, kind) or isinstance(value, bool) or not is_legal(value):
                 raise ArgumentError(
-                    f"Sampler: {name} is {getattr(self, name)}; legal are repetition_penalty > 0, "
-                    "temperature ≥ 0, top_k ≥ 0, 0 < top_p ≤ 1, 0 ≤ min_p ≤ 1, seed ≥ 0"
+                    f"Sampler: {name} is {value!r}; legal are repetition_penalty > 0, temperature "
+                    "≥ 0, whole numbers top_k ≥ 0 and seed ≥ 0, 0 < top_p ≤ 1, 0 ≤ min_p ≤ 1"
                 )
         self.random = np.random.default_rng(self.seed)
 

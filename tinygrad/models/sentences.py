@@ -51,7 +51,7 @@ class Sentences:
         settings = folder / "sentence_bert_config.json"
         longest = 256
         if settings.exists():
-            longest = json.loads(settings.read_text()).get("max_seq_length", longest)
+            longest = json.loads(settings.read_bytes()).get("max_seq_length", longest)
         return cls(SentenceEncoder.from_pretrained(folder), tokenizer, longest)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -113,7 +113,7 @@ def transcribe(
 
 def _generation_facts(model: Whisper) -> dict[str, Any]:
     file = model.loaded_from() / "generation_config.json"
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    found: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
     return found
 
 

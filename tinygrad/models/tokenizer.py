@@ -82,7 +82,9 @@ class Tokenizer:
                 continue
             if len(text) > len(before):
                 yield text[len(before) :]
-            known, told = known[told:], len(known) - told
+            if self.decode(known[told:]):
+                known = known[told:]  # a token without text says nothing of the space behind it
+            told = len(known)
         rest = self.decode(known)[len(self.decode(known[:told])) :]
         if rest:
             yield rest
@@ -152,7 +154,7 @@ def _stop_tokens(folder: Path) -> frozenset[int]:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    found: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.autograd import is_differentiable
+from tinygrad.tensor.promise import recording
 from tinygrad.transforms.gradient import CALLS, Gradients
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -36,8 +37,8 @@ def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
     arguments. It returns, for each tensor among the arguments in order, a gradient of its shape, or
     None for no gradient. Both functions only build expressions: what they make of the same tensors
     is computed once, and gradients have gradients. Tensors that the function uses without getting
-    them as arguments have no gradient. ArgumentError for another number of gradients, ShapeError
-    for another shape.
+    them as arguments have no gradient; ArgumentError for those in a list or a dict that may want
+    one. ArgumentError for another number of gradients, ShapeError for another shape.
 
     Without `gradient`, it marks a function that only builds an expression.
 
@@ -62,6 +63,11 @@ def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
                 "are parameters that may be given by place"
             )
         tensors = {i: each for i, each in enumerate(bound.args) if isinstance(each, Tensor)}
+        if any(map(_may_want_gradients, bound.args)) and recording.on:
+            raise ArgumentError(
+                f"{wrapped.__name__}: tensors inside a container with a gradient by hand, none of "
+                "which would have one; legal are arguments of their own, or their .detach()"
+            )
         nodes = tuple([tensor._held for tensor in tensors.values()])
         args = list(bound.args)
         for place, node in zip(tensors, nodes, strict=True):
@@ -93,6 +99,17 @@ def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
         return tuple(recorded) if isinstance(made, tuple) else recorded[0]
 
     return by_hand
+
+
+def _may_want_gradients(argument: Any) -> bool:
+    """Whether a container has tensors whose gradients would be lost."""
+    parts = argument.values() if isinstance(argument, dict) else argument
+    return isinstance(argument, (dict, list, tuple)) and any(
+        (part.requires_grad is not False and is_differentiable(part.dtype))
+        if isinstance(part, Tensor)
+        else _may_want_gradients(part)
+        for part in parts
+    )
 
 
 _NAME = "function with a gradient by hand"

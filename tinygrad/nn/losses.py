@@ -281,7 +281,8 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
         logs = target.eq(0).where(1, target).log()  # 0·log 0 is 0
         loss = target * logs - target * x
     if reduction == "batchmean" and x.ndim:
-        return reduced(loss, "sum") / int(x.shape[0])
+        mean: Tensor = reduced(loss, "sum") / x.shape[0]
+        return mean
     return reduced(loss, reduction)
 
 

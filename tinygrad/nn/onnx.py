@@ -9,8 +9,10 @@ from typing import Any
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
+from tinygrad.engine.holders import holders
 from tinygrad.engine.jit import TinyJit
-from tinygrad.engine.realize import open_inputs, version_below
+from tinygrad.engine.realize import open_inputs, realize, version_below
+from tinygrad.engine.structure import nodes_below
 from tinygrad.formats.mapped import write_whole
 from tinygrad.formats.onnx import OnnxRunner
 from tinygrad.formats.onnx.export import model_of_graph
@@ -42,7 +44,8 @@ def export_onnx(
 
     Raises:
         ArgumentError: the model computes what ONNX has no operator for, such as random numbers,
-            or reads a value on the host (`item`, `numpy`). A `realize` on the way does nothing.
+            reads a value on the host (`item`, `numpy`), or writes to what it holds, as a norm does
+            that trains. A `realize` on the way does nothing; what is written to a result is.
 
     >>> made = export_onnx(lambda x: (x @ x).relu(), Tensor.ones(2, 2))
     >>> OnnxRunner(made)({"input": Tensor([[1.0, 2.0], [3.0, 4.0]])})["output"].tolist()
@@ -62,12 +65,15 @@ def export_onnx(
         first, *rest = state.values()
         first.realize(*rest)
     holes = {tensor.uop.base for tensor in fresh.values()}
-    open_inputs.update(holes)
+    open_inputs.update(dict.fromkeys(holes, holders.now()))
     try:
         named = isinstance(example_inputs, Mapping)
         outputs = _named(model(**fresh) if named else model(*fresh.values()), "output")
+        made_of = nodes_below([tensor.uop for tensor in outputs.values()])
+        realize(*[node for node in made_of if node.op is Ops.ASSIGN])  # of no input: constants
     finally:
-        open_inputs.difference_update(holes)
+        for hole in holes:
+            del open_inputs[hole]
     weights = {}
     for name, tensor in state.items():
         buffer, node = version_below(tensor.uop), tensor.uop

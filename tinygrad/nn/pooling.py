@@ -3,6 +3,7 @@ windows of a given size or to a result of a given size. x is (N, C, *axes) or (C
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -295,9 +296,11 @@ def adaptive_avg_pool3d(x: Tensor, output_size: Wanted) -> Tensor:
 def _greatest(axes: int, x: Tensor, size: Wanted, return_indices: bool) -> Any:
     goal, own = _goal(f"adaptive_max_pool{axes}d", x, size, axes), x.shape[-axes:]
     pairs = list(zip(own, goal, strict=True))
-    if not return_indices and all(n and n % wanted == 0 for n, wanted in pairs):
-        shares = [each for n, wanted in pairs for each in (wanted, n // wanted)]
-        return x.reshape(*x.shape[:-axes], *shares).max(tuple(range(-1, -2 * axes, -2)))
+    if not return_indices and all(wanted in (1, n) or n % wanted == 0 for n, wanted in pairs):
+        shares = [(wanted, 1 if wanted == n else n // wanted) for n, wanted in pairs]
+        return x.reshape(*x.shape[:-axes], *itertools.chain(*shares)).max(
+            tuple(range(-1, -2 * axes, -2))
+        )
     flat = np.zeros((1,) * (2 * axes), np.int64)  # (*goal, *taps): places in the flat axes
     for i, (n, wanted) in enumerate(pairs):
         begin = np.arange(wanted) * n // wanted

@@ -165,7 +165,7 @@ def looked_at_of(
 def _symbolic(called: str, *given: Any, **named: Any) -> ShapeError | None:
     """The error that shows a symbolic size, or a tensor's, among the arguments, if there is one."""
     for value in (*given, *named.values()):
-        sizes = getattr(value, "shape", (value,))
+        sizes = (value,) if isinstance(value, UOp) else getattr(value, "shape", ())
         if isinstance(sizes, tuple) and any(isinstance(size, UOp) for size in sizes):
             return ShapeError(
                 f"{called}: symbolic sizes, {sizes}; legal are numbers: reshape a tensor to the "

@@ -162,6 +162,11 @@ class Autograd(Pairs):
                 f"backward: of a tensor of shape {self.shape}; legal is one element, or give "
                 "gradient= with that shape"
             )
+        if seed is not None and not isinstance(seed, Core):
+            raise DTypeError(
+                f"backward: gradient={seed!r} of type {type(seed).__name__}; legal is a Tensor of "
+                f"shape {self.shape}"
+            )
         legal = dtypes.is_float if seed is None else is_differentiable
         if not legal(self.dtype):
             raise DTypeError(

@@ -56,6 +56,7 @@ from tinygrad.tensor.roots import (
     has_no_sources,
     root_of,
     settled,
+    without_past,
 )
 from tinygrad.tensor.shapes import Devices, Shape, Sint, Size, axis_of
 from tinygrad.tensor.spellings import follow, spell
@@ -537,8 +538,11 @@ class Core(Holder):
                 if len(self._members()) == 1:
                     self._leave()  # nobody else sees the whole
             now = settled(node)
+        told = now
+        if self.requires_grad is None and not self._taped:
+            now = without_past(now)
         if now is not node:
-            if wants_past := self._lets_go(node):
+            if wants_past := now is not told or self._lets_go(node):
                 was, past = weakref.ref(node), past_of(node, now.base.storage)
             join(bottom_of(now), self._family)  # before who writes sees that nobody has the node
             if not self._show(now, node):
@@ -562,8 +566,8 @@ class Core(Holder):
 
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
-        silent = self.requires_grad is not None or not recording.on
-        return not silent and node.base.op not in WITHOUT_SOURCES and dtypes.is_float(node.dtype)
+        says = self.requires_grad is not None
+        return not says and node.base.op not in WITHOUT_SOURCES and dtypes.is_float(node.dtype)
 
     _node = _held
     """The same for what computes with numbers, and not only moves elements. Complex tensors refuse

@@ -33,7 +33,7 @@ from tinygrad.tensor.arguments import check_number_from, check_types, given_size
 from tinygrad.tensor.core import Core, constant, owned
 from tinygrad.tensor.shapes import Devices, Shape, check_number
 from tinygrad.tensor.template import constants
-from tinygrad.uop.infer import settled
+from tinygrad.uop.infer import most, settled
 from tinygrad.uop.node import UOp
 
 DTypeLike = DType | str
@@ -450,8 +450,8 @@ class Creation(Core):
         kind = default if dtype is None else checked_dtype(dtype)
         if part := COMPLEX_PARTS.get(kind):
             return cls.arange(start, stop, step, part, **more)._to_complex(kind)
-        size = max(0, math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step))
-        size = settled(size)
+        size = math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step)
+        size = settled(size) if most(size) > 0 else 0
         place, wants = cls._place(more.get("device")), more.get("requires_grad")
         if size == 0:
             return cls._wrap(constant(0, kind, place, (0,)), wants)

@@ -246,14 +246,15 @@ class Indexing(Linalg):
             if as_tuple:
                 return tuple(axes)
             return axes[0].stack(*axes[1:], dim=1) if axes else self._tensor(np.empty((size, 0)))
-        flat = np.flatnonzero(read(self.bool()._node))
-        flat = flat.astype(np.int32) if self.numel() < 1 << 31 else flat
+        values = read(self.bool()._node)
+        flat = np.flatnonzero(values)
+        flat = flat.astype(np.int32) if values.size < 1 << 31 else flat
         shape = (self.ndim, len(flat)) if as_tuple else (len(flat), self.ndim)
         found: NDArray[Any] = np.empty(shape, np.int32)
         columns = found if as_tuple else found.T
         for axis in reversed(range(1, self.ndim)):
-            whole = flat // self.shape[axis]
-            columns[axis] = flat - whole * self.shape[axis]
+            whole = flat // values.shape[axis]
+            columns[axis] = flat - whole * values.shape[axis]
             flat = whole
         columns[:1] = flat  # of no axes none
         return tuple(map(self._tensor, found)) if as_tuple else self._tensor(found)

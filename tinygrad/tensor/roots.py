@@ -84,9 +84,24 @@ def is_detached(node: UOp) -> bool:
 
 def tape_end(node: UOp, bottom: UOp) -> UOp:
     """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
+    end = bottom
     for step in steps_between(node, bottom):
         if step.op is Ops.DETACH and len(step.src) > 1:
-            bottom = step
-        elif step.op is not Ops.RESHAPE:
+            end = step
+        elif step.op is not Ops.RESHAPE and not _is_used_room(step, bottom):
             break
-    return bottom
+    return end
+
+
+def without_past(node: UOp) -> UOp:
+    """A view of storage that says where gradients go on, without that, once it is computed."""
+    below = beneath(node, GroupOp.Movement)
+    if below.op is not Ops.DETACH or len(below.src) == 1 or below.src[0].base.op is not Ops.BUFFER:
+        return node
+    return below.src[0].moved_by(steps_between(node, below))
+
+
+def _is_used_room(step: UOp, bottom: UOp) -> bool:
+    """Whether a SHRINK of all of storage leaves what a symbolic size uses of its room."""
+    is_all = step.op is Ops.SHRINK and step.room == step.src[0].shape
+    return is_all and bottom.in_room(step.shape) is step

@@ -40,6 +40,11 @@ def scan(
     if len(lengths) != 1 or any(x.ndim == 0 for x in xs):
         raise ShapeError(f"scan: inputs of shapes {[x.shape for x in xs]} have no common length")
     (turns,) = lengths
+    if any(isinstance(n, UOp) for each in (*init, *xs) for n in each.shape):
+        raise ShapeError(
+            f"scan: states of shapes {[s.shape for s in init]}, inputs {[x.shape for x in xs]}; "
+            "legal are numbers as sizes: reshape a tensor to the sizes that it has now"
+        )
     sources = [*(s._held for s in init), *(x._held for x in xs)]
     holes = [placeholder(i, s._held) for i, s in enumerate(init)]
     holes += [placeholder(len(init) + i, x._held, x.shape[1:]) for i, x in enumerate(xs)]

@@ -27,7 +27,7 @@ from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part, written
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import capturing, copy_out, open_inputs, own_copy, realize
+from tinygrad.engine.realize import capturing, copy_out, is_open, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
     copies_of,
     is_read,
@@ -39,7 +39,7 @@ from tinygrad.engine.storage import (
     supersede,
 )
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import beneath, is_concrete
+from tinygrad.schedule.bases import beneath
 from tinygrad.schedule.strides import repeats, steps_between
 from tinygrad.tensor.again import compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
@@ -47,10 +47,10 @@ from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
-from tinygrad.tensor.roots import copied_part, is_detached, root_of, tape_end
+from tinygrad.tensor.roots import copied_part, has_no_sources, is_detached, root_of, tape_end
 from tinygrad.tensor.shapes import check_number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph
@@ -103,6 +103,28 @@ def _is_silent(view: Core) -> bool:
     """Whether a write to it is none that gradients know of: they go on as if nothing was written,
     while values are the new ones. So are those to what was made from nothing, a start."""
     return not recording.on or is_detached(view._value)
+
+
+def _passes(member: Any) -> bool:
+    """Whether gradients go on through the expression that a tensor holds. One that says nothing
+    about gradients holds it until it is computed."""
+    if member._taped or member.requires_grad is not None:
+        return bool(member._taped and member.requires_grad)
+    value = member._value
+    end = tape_end(value, member._bottom)
+    return dtypes.is_float(end.dtype) and not is_detached(value) and _has_past(end)
+
+
+def _has_past(end: UOp) -> bool:
+    """Whether a value was made of others that gradients go on to, in the graph."""
+    while end.op is Ops.ASSIGN:
+        target, new = end.src
+        if not is_detached(new) and new.base.op is not Ops.CONST:
+            return True
+        end = beneath(target, GroupOp.Movement)  # of what isn't overwritten
+        while end.op is Ops.DETACH and len(end.src) == 1:
+            end = beneath(end.src[0], GroupOp.Movement)
+    return end.op is Ops.DETACH or (end.op is not Ops.BUFFER and not has_no_sources(end))
 
 
 def _has_leaf(family: list[Any]) -> bool:
@@ -325,7 +347,7 @@ class Writing(Autograd):
     def _promises_write(self, value: Self) -> bool:
         """Whether storage that this is all of, and nobody else sees, will hold what is promised of
         `value`, which no gradient goes on from."""
-        if not recording.writes or self._taped or capturing():
+        if not recording.writes or self._taped or capturing() or open_inputs:
             return False
         promise, now = value._source, self._source
         if not isinstance(promise, Promise) or promise.is_computed or promise.look is None:
@@ -469,7 +491,18 @@ class Writing(Autograd):
         """Whether gradients follow this, or another of its family."""
         return self.requires_grad is True or (self._kin is not None and self._kin.recorded)
 
-    def _rewrite(self, view: Self, value: Self) -> None:
+    def _write_to_open(self, view: Self, value: Self) -> None:
+        """Of what only a graph is built of: another expression, if it has no storage yet."""
+        began = min(open_inputs.values())
+        if self._bottom.op in STORED or any(m.serial < began for m in self._members()):
+            raise ArgumentError(
+                f"in place: to a tensor of shape {self.shape} in memory, of a graph that is only "
+                "being built (export_onnx); legal are models that don't train, and writes to a "
+                ".clone()"
+            )
+        self._rewrite(view, value, recorded=False)
+
+    def _rewrite(self, view: Self, value: Self, recorded: bool = True) -> None:
         members = self._members()
         if _has_leaf(members):
             raise ArgumentError(
@@ -484,12 +517,12 @@ class Writing(Autograd):
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
-        self._family.recorded = True
+        self._family.recorded = self._family.recorded or recorded
         facts: list[tuple[Any, str, Any]] = []
         for member in members:
             node = member._value
             facts.append((member, "_uop", on_bottom(node, tape_end(node, member._bottom), new)))
-            if not is_detached(node):
+            if not is_detached(node) and recorded:
                 facts += [(member, "requires_grad", True), (member, "_taped", True)]
         self._set_all(facts, root_of(new))
 
@@ -506,6 +539,9 @@ class Writing(Autograd):
             write(view._value, value._held)
             return
         members = self._members()
+        if open_inputs and (is_open(view._value) or is_open(value._held)):
+            self._write_to_open(view, value)
+            return
         silent = _is_silent(view) or _has_leaf(members)
         if silent and recording.on and value.requires_grad is True:
             raise ArgumentError(
@@ -513,13 +549,8 @@ class Writing(Autograd):
                 "legal is the .detach() of the value, or a tensor of its own: .detach().clone()"
             )
         # of a silent write: who has a way for gradients, and which, to be given it back below
-        taped = [m for m in members if silent and m._taped and m.requires_grad]
-        tape = [(m, m._value, tape_end(m._value, m._bottom)) for m in taped]
-        if not all(is_concrete(bottom) for _, _, bottom in tape):
-            raise ArgumentError(
-                f"in place: not recorded, to a result of shape {self.shape} that gradients follow; "
-                "legal are numbers as sizes, or its .detach().clone()"
-            )
+        passing = [member for member in members if silent and _passes(member)]
+        tape = [(m, m._taped, m._value, tape_end(m._value, m._bottom)) for m in passing]
         for member in members:
             member._taped = False
         try:
@@ -540,14 +571,16 @@ class Writing(Autograd):
             self._keep_taped(tape)
             raise
 
-    def _keep_taped(self, tape: list[tuple[Self, UOp, UOp]]) -> None:
+    def _keep_taped(self, tape: list[tuple[Self, bool, UOp, UOp]]) -> None:
         """Gives members the value that is there now, and gradients as if nothing was written: those
         of what they were, by its bottom."""
         facts: list[tuple[Any, str, Any]] = []
-        for member, past, bottom in tape:
+        for member, was_taped, past, bottom in tape:
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
-            now = member._bottom.reshape(bottom.shape).detach(history)
-            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", True)]
+            now = member._bottom
+            now = now if now.shape == bottom.shape else now.in_room(bottom.shape)
+            now = now.detach(history)
+            facts += [(member, "_uop", on_bottom(past, bottom, now)), (member, "_taped", was_taped)]
         if tape:
             self._set_all(facts, self._family.root)
 
@@ -555,6 +588,9 @@ class Writing(Autograd):
         """The next version of all storage that this is a view of, with `value` here. The storage is
         made, if it is not there yet."""
         before, bottom = self._store(), self._bottom
+        if not silent and self.requires_grad is None:
+            past = self._taken_past()
+            before = before if past is None else past
         target = writable_part(self._value)
         assert target.base is bottom, "a family has one bottom"
         for step in steps_between(target, bottom):
@@ -562,12 +598,26 @@ class Writing(Autograd):
         new = value._value.detach() if silent else value._held
         if not silent and before is not None and self.requires_grad is None:
             # what is not overwritten keeps the way for gradients of the expression that it was
-            history = before.reshape(bottom.shape)
+            history = before.of_room
             target = on_bottom(target, bottom, bottom.detach(history))
         changed = target.assign(new)
         supersede(bottom, changed.base)
         if not is_detached(self._value):
             self._show(changed)
+
+    def _taken_past(self) -> UOp | None:
+        """What gradients went through before a silent write, if there was one: the next version
+        tells it, and members that say nothing of gradients don't any more."""
+        past, facts = None, list[tuple[Any, str, Any]]()
+        for member in self._members():
+            node = member._value
+            end = tape_end(node, member._bottom)
+            if end.op is Ops.DETACH and member.requires_grad is None:
+                past, now = end.src[1], member._bottom.in_room(end.shape)
+                facts.append((member, "_uop", on_bottom(node, end, now)))
+        if facts:
+            self._set_all(facts, self._family.root)
+        return past
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Makes sure that no two elements of `view` are the same one in memory: by a copy, or an
@@ -586,7 +636,7 @@ class Writing(Autograd):
         if bottom.op not in STORED:
             self._unshare(bottom)
             is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
-            return None if is_fixed or not is_concrete(bottom) else before
+            return None if is_fixed else before
         if copies_of(bottom):
             copy_out(bottom)
         if is_shared(bottom, self._family):

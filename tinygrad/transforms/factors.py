@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tinygrad.uop.infer import most
 from tinygrad.uop.node import UOp
 
 
@@ -15,6 +16,10 @@ def other_factors(x: UOp) -> UOp:
     *lead, size = x.shape
     if size == 1:
         return x.const_like(1)
+    if isinstance(size, UOp):  # in the room of the largest: the factors there are 1
+        left_out = most(size) - size
+        filled, there = (part.padded(-1, 0, left_out) for part in (x, x.const_like(1)))
+        return other_factors(filled + there.eq(0).cast(x.dtype)).sliced(-1, 0, size)
     half = (size + 1) // 2
     left, right = x.sliced(-1, 0, half), x.sliced(-1, half, size)
     if size % 2:  # the middle one's partner is 1

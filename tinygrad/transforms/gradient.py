@@ -188,6 +188,8 @@ def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     if monoid == "max":  # shared by all that reach the maximum
         hit = x.eq(node.expand(x.shape)).cast(x.dtype)
         return (hit * (g / sum_axes(hit, axes)).expand(x.shape),)
+    # symbolic sizes first among those that become one, as their reshape must have them
+    axes = tuple(sorted(axes, key=lambda i: isinstance(x.shape[i], int)))
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     lined = x.permute(order)  # (kept.., reduced..)
     kept = lined.shape[: x.ndim - len(axes)]

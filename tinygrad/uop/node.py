@@ -162,19 +162,31 @@ class UOp(Questions):
         low, high = self.vmin, self.vmax
         if low == high or low > 0 or high < 0:
             return bool(low)
-        raise TypeError(f"the truth of {self.op!r} is not known before it runs: {low} to {high}")
+        raise self._unknown("truth")
 
     def __int__(self) -> int:
         low, high = self.vmin, self.vmax
         if low == high:
             return int(low)
-        raise TypeError(f"the value of {self.op!r} is not known before it runs: {low} to {high}")
+        raise self._unknown("value")
+
+    def _unknown(self, what: str) -> TypeError:
+        text = services.shown(self)
+        if "\n" in text:
+            text = f"{self.op!r}, {self.vmin} to {self.vmax},"
+        return TypeError(
+            f"the {what} of {text} is not known before it runs; legal are bounds that decide it, "
+            "or the number of now: .val"
+        )
 
     def __truediv__(self, other: Any) -> UOp:
         return self._as_float()._binary(Ops.FDIV, other)
 
     def __rtruediv__(self, other: Any) -> UOp:
         return self._as_float()._binary(Ops.FDIV, other, True)
+
+    def sqrt(self) -> UOp:
+        return self._as_float().alu(Ops.SQRT)  # as `np.sqrt(size)` asks
 
     def _as_float(self) -> UOp:
         """`/` divides whole numbers as floats; `//` is floor division."""
@@ -265,7 +277,7 @@ class UOp(Questions):
     def alu(self, op: Ops, *others: UOp) -> UOp:
         src = (self, *others)
         if len(others) == 1 and others[0].dtype is not self.dtype:
-            src = _as_sizes(src)
+            src = _of_one_kind(src)
         row = ROW[op].dtype
         dtype = dtypes.bool if row == "bool" else src[-1 if row == "last" else 0].dtype
         if row == "bits" and dtypes.is_float(dtype):
@@ -504,6 +516,12 @@ class UOp(Questions):
         return self.reshape(tuple(map(most, shape))).shrink(tuple((0, n) for n in shape))
 
     @property
+    def of_room(self) -> UOp:
+        """This value as flat storage has it: 0 in the room that symbolic sizes leave."""
+        pads = tuple((0, most - n) for most, n in zip(self.room, self.shape, strict=True))
+        return self.pad(pads).reshape((self.size,))
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -673,10 +691,13 @@ def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any
     return scalar.broadcast_to(shape) if shape else scalar
 
 
-def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """A size and a variable of another dtype, as two sizes."""
-    index = dtypes.index
-    return tuple(s.cast(index) for s in sources) if index in [s.dtype for s in sources] else sources
+def _of_one_kind(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """A size or a variable and a number of another dtype: as floats if that is one, else as
+    sizes."""
+    kinds = [source.dtype for source in sources]
+    wanted = next(filter(dtypes.is_float, kinds), dtypes.index)
+    is_mixed = wanted is dtypes.index or any(map(dtypes.is_int, kinds))
+    return tuple(s.cast(wanted) for s in sources) if wanted in kinds and is_mixed else sources
 
 
 _VERSIONS = (Ops.BUFFER, Ops.ASSIGN)

@@ -17,6 +17,7 @@ DEEPEST = 80  # columns of indentation: deeper nodes stand no further right
 
 
 SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+SIGNS |= {Ops.CMPLT: " < ", Ops.CMPEQ: " == ", Ops.CMPNE: " != ", Ops.AND: " & ", Ops.OR: " | "}
 _VARIABLES = frozenset((Ops.DEFINE_VAR, Ops.BIND))
 _OF_SIZES = frozenset((*SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
 
@@ -50,7 +51,8 @@ def rendered(node: UOp) -> str:
 
 
 def _is_size(node: UOp) -> bool:
-    ops = {n.op for n in node.toposort()} if dtypes.is_int(node.dtype) else set()
+    whole = dtypes.is_int(node.dtype) or node.dtype is dtypes.bool
+    ops = {n.op for n in node.toposort()} if whole else set()
     return ops <= _OF_SIZES and not ops.isdisjoint(_VARIABLES)
 
 

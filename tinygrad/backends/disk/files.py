@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.errors import DeviceError, FileError, OutOfMemory
-from tinygrad.base.later import later
 from tinygrad.base.locks import ForkSafeLock
-
-tempfile = later("tempfile")
+from tinygrad.base.replacing import begin, finish, is_special
 
 PIECE = 16 << 20  # bytes a call, so that Ctrl-C is heard
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", -1))
@@ -87,9 +85,10 @@ class DiskFile:
     def fresh(path: str, nbytes: int) -> DiskFile:
         """A new file that takes its place at `path` once all its bytes are written. Until then an
         older file stays there, and whoever has opened that keeps it."""
-        folder, name = os.path.split(path)
+        if is_special(path):
+            raise FileError(f"file {path!r} is a folder or a device; legal is a plain file")
         try:
-            handle, part = tempfile.mkstemp(dir=folder or ".", prefix=name)
+            handle, part = begin(path)
         except OSError as error:
             raise FileError(f"file {path!r} can't be made: {error.strerror}") from error
         made = DiskFile(path, handle, writable=True)
@@ -152,11 +151,7 @@ class DiskFile:
 
     def _finish(self, part: str) -> None:
         """Moves the finished file to its path."""
-        with suppress(OSError, AttributeError):
-            umask = os.umask(0o077)
-            os.umask(umask)
-            os.chmod(part, 0o666 & ~umask)
-        self._change("write", os.replace, part, self.path)
+        self._change("write", finish, part, self.path)
         self._unfinished.detach()
         self.part = None
         facts = os.fstat(self.handle)

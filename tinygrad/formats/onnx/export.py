@@ -537,7 +537,6 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
 
 _RANDOM = "is of random numbers; realize() weights first, and leave dropout to training"
 REFUSED: Mapping[Ops, str] = {
-    Ops.ASSIGN: "writes in place; legal are models that don't train",
     Ops.BIND: _RANDOM,
     Ops.THREEFRY: _RANDOM,
 }

@@ -16,7 +16,14 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
-from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError, TinygradError
+from tinygrad.base.errors import (
+    ArgumentError,
+    DTypeError,
+    FileError,
+    JitError,
+    ShapeError,
+    TinygradError,
+)
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.formats.onnx.host import FOLDED, checked
@@ -156,7 +163,7 @@ class OnnxRunner:
         where = f"onnx {node.op_type} {node.name!r}" if node.name else f"onnx {node.op_type}"
         try:
             results = self._evaluated(node, values, attributes, scope, versions, bound, where)
-        except (ArgumentError, DTypeError, FileError, JitError) as error:
+        except (ArgumentError, DTypeError, ShapeError, JitError) as error:
             if str(error).startswith("onnx"):
                 raise
             raise type(error)(f"{where} of {_described(values)}: {error}") from error

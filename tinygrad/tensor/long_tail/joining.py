@@ -19,6 +19,8 @@ from tinygrad.tensor.long_tail.orthogonal import Orthogonal
 from tinygrad.tensor.pieces import tensors_of
 from tinygrad.tensor.shapes import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.template import movements
+from tinygrad.uop.infer import most
+from tinygrad.uop.node import UOp
 
 
 @movements
@@ -55,8 +57,11 @@ class Joining(Orthogonal):
         start, length = number_of(start), number_of(length)
         axis = axis_of(dim, self.ndim, "narrow")
         size = self.shape[axis]
-        begin = start + size if start < 0 else start
-        if length < 0 or not 0 <= begin <= size - length:
+        begin = start + size if most(start) < 0 else start
+        is_number = not any(
+            isinstance(n, UOp) for n in (begin, length, size)
+        )  # else told by values
+        if is_number and (length < 0 or not 0 <= begin <= size - length):
             raise ArgumentError(
                 f"narrow: {length} from {start} of an axis of size {size}; legal is what it has"
             )

@@ -16,6 +16,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.realize import capturing
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.counts import Counts
+from tinygrad.tensor.shapes import Sint
 from tinygrad.tensor.template import small
 
 Numbers = NDArray[Any]
@@ -167,9 +168,10 @@ class Resizing(Counts):
         for i, (own, goal) in enumerate(zip(self.shape[first:], size, strict=True)):
             if own == 0:
                 raise ShapeError(f"interpolate: axis {first + i} of {self.shape} has no elements")
-            scale = own / goal if scales is None else 1 / scales[i]
+            scale = 1 if own == goal else own / goal
+            scale = scale if scales is None else 1 / scales[i]
             moves = kind.startswith("nearest") or (own == goal and scale == 1)
-            moves = moves or (kind == "area" and own % goal == 0)
+            moves = moves or (kind == "area" and _divides(goal, own))
             resize = own, goal, scale, align_corners
             resizes.append(resize)
             tables.append(() if moves else find(type(self), self.device, table[kind], *resize))
@@ -186,7 +188,7 @@ class Resizing(Counts):
             axis, resize = self.ndim + axis, Resize(*each)
             if table:
                 out = out._weighed(axis, *table)
-            elif kind == "area" and resize.own % resize.goal == 0:
+            elif kind == "area" and _divides(resize.goal, resize.own):
                 out = out.unflatten(axis, (resize.goal, -1)).mean(axis + 1)
             elif resize.own != resize.goal or resize.scale != 1:
                 out = out._resized(axis, *filters[kind](resize))
@@ -217,6 +219,11 @@ class Resizing(Counts):
             return found.squeeze(axis + 1)
         rest = (1,) * (self.ndim - axis - 1)
         return (found * share.cast(self.dtype).reshape((*at.shape, *rest))).sum(axis + 1)
+
+
+def _divides(goal: Sint, own: Sint) -> bool:
+    """Whether shares of an axis are of one size; a symbolic axis has one share, or is kept."""
+    return goal in (1, own) or (isinstance(own, int) and own % goal == 0)
 
 
 def _on(kind: type[Any], device: Any, places: Numbers, weights: Numbers) -> tuple[Any, Any]:

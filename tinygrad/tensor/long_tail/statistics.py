@@ -393,7 +393,9 @@ class Statistics(Products):
     def _neighbours(self, axis: int) -> tuple[Self, Self]:
         """All elements of an axis but the first, and all but the last."""
         size = self.shape[axis]
-        return self._cut(axis, min(1, size), size), self._cut(axis, 0, max(0, size - 1))
+        # a symbolic size is no 0: where it is one now, what is cut off is told to be missing
+        first = 0 if size == 0 else 1
+        return self._cut(axis, first, size), self._cut(axis, 0, size - first)
 
     def _slabs(self, operation: str, x: Any, dx: float, dim: int) -> tuple[Self, int]:
         """The areas between neighbours along `dim`."""
