@@ -370,19 +370,20 @@ class Core(Holder):
     def _join(self, other: Core) -> None:
         """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
         by its meaning, which still reads the storage, keeps what it reads now."""
-        root = other._root
-        bottom = bottom_of(self._uop, root)
+        node, root = self._uop, other._root  # another thread may compute it meanwhile
+        bottom = bottom_of(node, root)
         same = bottom is bottom_of(other._uop, root)
-        if not same and settled(self._uop, True) is not self._uop:
+        if not same and settled(node, True) is not node:
             with turns.together(), keeping.now:  # another thread has written since
-                theirs, self._uop, root = other._value, settled(self._uop, True), other._root
-                bottom = bottom_of(self._uop, root)
+                theirs, root = other._value, other._root
+                node = self._uop = settled(self._uop, True)
+                bottom = bottom_of(node, root)
                 same = bottom is bottom_of(theirs, root)
-        if same and is_window(self._uop, bottom):
+        if same and is_window(node, bottom):
             self._view(other)
             return
-        self._family.root = copied_part(self._uop) if same else root_of(self._uop)
-        join(bottom_of(self._uop), self._family)
+        self._family.root = copied_part(node) if same else root_of(node)
+        join(bottom_of(node), self._family)
 
     def _view(self, other: Core) -> None:
         """Makes this a member of the family of `other`."""

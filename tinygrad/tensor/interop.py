@@ -367,7 +367,9 @@ class Interop(Writing):
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
-            raise TypeError(f"the truth of shape {self.shape} is not clear; use .any() or .all()")
+            raise TypeError(
+                f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
+            )
         return bool(self.item())
 
     def __round__(self, digits: int | None = None) -> Any:
@@ -384,7 +386,9 @@ class Interop(Writing):
         if not spec:
             return str(self)
         if self.shape:
-            raise TypeError(f"format: {spec!r} for shape {self.shape}; legal is () with a number's")
+            raise TypeError(
+                f"format: {spec!r} for shape {self.shape}; legal is () with the format of a number"
+            )
         return format(self.item(), spec)
 
     # ---- showing ---------------------------------------------------------------------------------
