@@ -132,6 +132,23 @@ def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
     return out((m, n), (a * b).reduce("add", r), i, j)
 
 
+def matrices_innermost(count, m, n, k):
+    """Products of several pairs of matrices, whose elements are stored side by side."""
+    i, j, b, r = named(i0=m, i1=n, i2=count, k0=k)
+    value = at(1, (count, m, k), b, i, r) * at(2, (count, n, k), b, j, r)
+    return out((m, n, count), value.reduce("add", r), i, j, b)
+
+
+def halves_of_bytes(rows, words, lanes):
+    """Sums of products with numbers of four bits, two a byte, which lie in words of each lane."""
+    i, r, w, h, b = named(i0=rows, k0=lanes, k1=words, k2=2, k3=4)
+    place = (rows, words, lanes, 4), i, w, r, b
+    low, high = (at(1, *place, gate=gate, dtype=dtypes.int32) for gate in (h < 1, number(0) < h))
+    given = at(2, (words, 2, lanes, 4), w, h, r, b, dtype=dtypes.int32)
+    whole = ((low & 15) + (high >> 4)) * given
+    return out((rows,), whole.reduce("add", w, h, b).cast(dtypes.float32).reduce("add", r), i)
+
+
 COMBINED = {
     "squares": ("add", lambda a, b, c: (a - b) * (a - b)),
     "differences": ("max", lambda a, b, c: (a - b).maximum(b - a)),

@@ -78,6 +78,8 @@ SOME = {
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
+    "products of several matrices, side by side": kernels.matrices_innermost(3, 20, 37, 18),
+    "halves of bytes": kernels.halves_of_bytes(5, 3, 16),
     "matmul of many rows that lie side by side": kernels.matmul(300, 20, 90, a_t=True),
     "long matmul": kernels.matmul(5, 20, 101),
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
@@ -171,6 +173,18 @@ def test_rows_that_lie_side_by_side_are_not_packed_for_a_few_columns():
     assert not is_turned(512, 64, 2048)  # they lie along the sum
     assert not is_turned(512, 512, 2048, a_t=True)  # as many columns
     assert not is_turned(512, 64, 128, a_t=True)  # a short sum
+
+
+def test_several_products_whose_elements_are_side_by_side_have_tiles():
+    recipe = schedule(kernels.matrices_innermost(8, 64, 64, 48), kernels.WIDE)[1]
+    assert recipe[0] == ("stage", (0, 1), ("i2", "i0", "i1"), "out1", "GLOBAL")
+    recipe = schedule(kernels.matrices_innermost(8, 64, 64, 4), kernels.WIDE)[1]
+    assert "out1" not in recipe[0]  # few terms
+
+
+def test_which_half_of_a_byte_is_read_is_known():
+    recipe = schedule(kernels.halves_of_bytes(64, 8, 16), kernels.WIDE)[1]
+    assert {("role", "k2", "UNROLL"), ("role", "k3", "UNROLL")} <= {*recipe}
 
 
 def test_stores_beside_it_leave_a_window_its_tile():

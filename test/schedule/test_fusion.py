@@ -157,7 +157,7 @@ def test_what_is_made_of_a_stored_sum_is_computed_again() -> None:
     for weight, scale in zip(weights, scales, strict=True):
         x = x + (x.layernorm() * scale) @ weight + data(64)
     gradients = x.gradient(*weights, *scales, gradient=data(512, 64))
-    assert temporaries(x, *gradients).count(512 * 64) == 9, "two sums, three norms, four gradients"
+    assert temporaries(x, *gradients).count(512 * 64) == 10, "two sums, three norms, five slopes"
 
 
 def test_what_results_want_in_the_same_turn_is_computed_once() -> None:
@@ -178,6 +178,27 @@ def test_pieces_of_one_array_are_stored_rather_than_what_they_share() -> None:
     gate, value = x.chunk(2, 1)
     (gradient,) = (gate * 2 + value).gradient(x, gradient=data(8, 64))
     assert temporaries(gradient) == []
+
+
+def test_a_convolution_of_each_channel_has_tiles_of_its_own() -> None:
+    image, filters = data(2, 16, 24, 24), data(16, 1, 3, 3)
+    seen = image.conv2d(filters, groups=16, padding=1)
+    for after in (
+        seen.mean(1),
+        seen.argmax(1),
+        seen.softmax(-1),
+        seen.permute(0, 2, 3, 1).layernorm(),
+    ):
+        assert temporaries(after)[-1] == image.size
+    sound, taps = data(2, 16, 500), data(16, 1, 3)
+    check(1, sound.conv2d(taps, groups=16).softmax(-1))  # a few taps are read again
+
+
+def test_products_whose_factors_are_read_often_are_stored_before_they_are_summed() -> None:
+    queries, keys = data(8, 64, 48), data(8, 64, 48)
+    assert 8 * 64 * 64 in temporaries((queries @ keys.transpose(1, 2)).square().sum())
+    assert 8 * 64 * 64 in temporaries(queries.cdist(keys).sum())
+    assert 8 * 64 * 64 not in temporaries((queries[:1] @ keys.transpose(1, 2)[:1]).sum())
 
 
 def of_input(image: Tensor, filters: Tensor, **how: object) -> Tensor:

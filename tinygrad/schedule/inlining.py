@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from tinygrad.base.settings import FUSE_OPS
-from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
+from tinygrad.schedule.bases import COMPUTED, MOVED, is_concrete, is_memory, memory_base, reached
 from tinygrad.schedule.crossings import Crossing, crossings
 from tinygrad.schedule.demand import Contexts, Demand, Demanded, follow, is_redone, overlaps
 from tinygrad.schedule.movement import loops_of, turns_of
@@ -36,6 +36,8 @@ SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # for fewer elements the number of kernels is what counts
 SHORT_SUM = 64  # terms of a sum that would gain nothing from a tile of its own
+OFTEN = 8  # times that a tile of its own would read an element once instead
+LONG_WINDOW = 9  # terms of a sum that gains from a tile of its own if its windows overlap
 STORE_WORTH = 96  # multiply-adds that cost as much as writing a value and folding it
 
 
@@ -109,7 +111,7 @@ class Inlining:
     def _is_kept_in_rows(self, node: UOp, demands: Demanded) -> bool:
         """Whether each kernel that demands a node made of products keeps rows of it."""
         products = self.products.get(node)
-        if not products or _costs_nothing(node):
+        if not products or _costs_nothing(node) or any(map(slides, products)):
             return False
         return are_kept(node.room, products.values(), demands, self._wishes, self.products)
 
@@ -180,7 +182,8 @@ class Inlining:
         if any(r not in demand.kernel.ranges for r in free):
             rows = turns_of(demand.kernel.ranges)
             once = is_concrete(node) and all(turns_of(c) == node.size for c in contexts)
-            return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
+            short = inner <= SHORT_SUM * node.size and times_read(node) < OFTEN
+            return once and rows >= FEW_ROWS and short
         if is_concrete(node) and turns_of(free) > node.size:  # several want the same sum
             return False
         if all(free.issuperset(context) for context in contexts):
@@ -216,6 +219,22 @@ def rereads_factors(node: UOp) -> bool:
     if node.arg[0] != "add" or value.op is not Ops.MUL or not is_concrete(value):
         return False
     return value.size >= 2 * sum(memory_base(factor).size for factor in value.src)
+
+
+def times_read(node: UOp) -> float:
+    """How often a reduction reads what it is computed from, on average."""
+    tops = reached(node.src[0], through=lambda n: n.op in COMPUTED)
+    bases = {memory_base(top) for top in tops if top.op not in COMPUTED}
+    return node.src[0].size / max(1, sum(base.size for base in bases if is_concrete(base)))
+
+
+def slides(node: UOp) -> bool:
+    """Whether a sum is that of long windows which overlap, as a convolution of each channel is:
+    tiles of its own would read their pixels once."""
+    value = node.src[0]
+    if not rereads_factors(node) or value.size < LONG_WINDOW * node.size:
+        return False
+    return any(n.op is Ops.WINDOW for n in reached(*value.src, through=lambda n: n.op in MOVED))
 
 
 def reads_again(node: UOp) -> bool:

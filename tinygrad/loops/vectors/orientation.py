@@ -60,6 +60,9 @@ BUILT, READ_AGAIN, PUT_BACK = 1.0, 0.25, 3.0
 """Cycles for an element of a staged window; for each panel that reads it; and for a result that is
 transposed back."""
 
+LEAST_SUM = 16
+"""Terms of a sum from which on its tile is worth a result that is stored twice."""
+
 MANY_PANELS, LONG_SUM = 4, 4
 """Panels, and terms of a sum for each column, from which on a product of few columns is turned."""
 
@@ -104,7 +107,7 @@ def transpose_windows(draft: Draft) -> tuple[str, ...]:
         return ()
     found = _transposed(draft, reductions[0])
     if found is None:
-        return _turned(draft, reductions[0])
+        return _turned(draft, reductions[0]) or _matrices_apart(draft, reductions[0])
     along, (tasks, blocks, images) = name_of(found.along), _images(draft, found)
     taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
     inside = (*blocks, *images, *taps, along)
@@ -147,6 +150,22 @@ def _turned(draft: Draft, reduction: UOp) -> tuple[str, ...]:
     if not draft.lanes < few or size_of(row) < many or turns(own) < LONG_SUM * few:
         return ()
     return (draft.stage(reduction, names((column, row)), "out", "GLOBAL"),)
+
+
+def _matrices_apart(draft: Draft, reduction: UOp) -> tuple[str, ...]:
+    """Products of several matrices that are stored element by element, the matrices innermost:
+    each product is computed on its own."""
+    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
+    if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
+        return ()
+    both, alone = list[UOp](), list[UOp]()
+    for loop in loops:
+        (both if all(loop in side.ranges for side in pair) else alone).append(loop)
+    columns = [r for r in alone[-1:] if size_of(r) >= draft.lanes]
+    is_product = all(any(r in side.ranges for r in alone) for side in pair)
+    if loops[-1] not in both or not columns or not is_product or turns(own) < LEAST_SUM:
+        return ()
+    return (draft.stage(reduction, names((*both, *alone)), "out", "GLOBAL"),)
 
 
 def _images(draft: Draft, found: WindowProduct) -> tuple[Names, Names, Names]:

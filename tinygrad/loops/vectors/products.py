@@ -72,6 +72,9 @@ INNER_TURNS = 2
 SHORT_LOOP = 4
 """A reduction's inner loop of at most this many turns is unrolled completely."""
 
+SHORT_LOOPS = 8
+"""So is the loop around it, if both have at most so many: the halves of a byte are masks."""
+
 EPILOGUE = 256
 """Instructions after a tile's sums. If there are more, they become a loop over the tile, whose sums
 are finished in memory. That is slower (the sums are stored first, and LLVM may keep the loop's
@@ -161,6 +164,9 @@ def _unroll_inner(draft: Draft, tiling: Tiling, one: Product) -> None:
         return
     if size_of(one.inner) <= SHORT_LOOP:
         draft.do("role", inner, "UNROLL")
+        around = [n for n in one.loops[-2:-1] if n in draft.loops]
+        if turns(draft.loops[n] for n in (*around, inner)) <= SHORT_LOOPS:
+            draft.give("UNROLL", around)
     elif tiling.width > draft.lanes or 2 * tiling.height <= draft.target.registers:
         draft.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
 

@@ -56,8 +56,8 @@ def spread_reduction(
                 _spread_blocks(draft, outer, size_of(loop) // draft.lanes, copies)
         return
     most, own = min(UNROLL_WHOLE, MOST_COPIES // copies_around), own_ranges(reduction)
-    if last is not None and turns(own) > most >= size_of(loop):
-        own = own[-1:]  # where lanes lie is known then, and which of them are masked
+    while last is not None and turns(own) > most >= size_of(loop):
+        own = own[1:]  # where lanes lie is known then, and which of them are masked
     if turns(own) <= most:
         draft.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
 
