@@ -165,7 +165,11 @@ def test_what_results_want_in_the_same_turn_is_computed_once() -> None:
     check(1, waves * X, waves + X, waves * 3)
     assert temporaries(waves * X, waves + X) == []
     first = waves * X
-    assert temporaries(first, waves + first.contiguous().flip(0)) == [X.size]  # one waits
+    second = waves + first.contiguous().flip(0)  # which waits for the first, and for all of it
+    assert temporaries(first, second) == [X.size] * 2
+    expected = np.exp(np.sin(X.numpy()))
+    turned = (expected * X.numpy())[::-1]
+    np.testing.assert_allclose(second.numpy(), expected + turned, rtol=1e-5, atol=1e-5)
 
 
 def test_pieces_of_one_array_are_stored_rather_than_what_they_share() -> None:

@@ -164,7 +164,7 @@ def test_gelu_is_off_by_little_of_its_argument():
     x = np.array([*np.linspace(-12, 12, 500), -1e30, -1e-30], np.float32)
     wanted = x.astype(np.float64) * scipy.special.ndtr(x.astype(np.float64))
     found = value(Tensor(x).gelu("none"))
-    assert (np.abs(found - wanted) <= np.abs(x) * 1e-7).all()
+    assert (np.abs(found - wanted) <= np.abs(x) * 1.6e-7).all()
     assert Tensor([INF]).gelu("none").item() == INF
     check(lambda x: x.gelu("none"), torch.nn.functional.gelu, (61,), low=-6, high=6, rtol=1e-5)
     check(lambda x: x.gelu("none"), torch.nn.functional.gelu, (61,), dtype="float64")

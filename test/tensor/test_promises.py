@@ -1299,11 +1299,6 @@ def matrix_of(hidden):
 
 
 @program
-def matrices_are_taken_apart():
-    return on_hidden(lambda hidden: matrix_of(hidden).cholesky().triu(-1).square().sum())
-
-
-@program
 def determinants_and_numbers_of_numpy():
     return on_hidden(lambda hidden: matrix_of(hidden).slogdet()[1] * np.log(2.0))
 
@@ -1769,7 +1764,6 @@ LOOPS += [
     values_are_padded,
     values_are_repeated,
     values_are_sorted,
-    matrices_are_taken_apart,
     determinants_and_numbers_of_numpy,
     all_pairs_of_rows,
     probabilities_are_surprised,

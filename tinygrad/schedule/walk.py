@@ -55,6 +55,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
+IN_ORDER = frozenset((Ops.SCATTER, Ops.RUNNING))
 MOST_STORES = 32  # of a kernel
 
 
@@ -254,12 +255,14 @@ class Demands:
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
         kernel = other.kernel
-        if not _takes_store(kernel, node):
+        if IN_ORDER.intersection(s.op for s in (node, *kernel.stores)) or not _takes_store(
+            kernel, node
+        ):
             return None
         users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
         after = [user if isinstance(user, int) else user.first for user in users]
         if any(place <= kernel.last for place in after):
-            if not self._moves_before(kernel, node, after):
+            if kernel in users or not self._moves_before(kernel, node, after):
                 return None
             kernel.last = self.position[node]
         return kernel

@@ -94,9 +94,12 @@ def tape_end(node: UOp, bottom: UOp) -> UOp:
 
 
 def without_past(node: UOp) -> UOp:
-    """A view of storage that says where gradients go on, without that, once it is computed."""
+    """A view of storage that says where gradients go on, without that, once it is computed; unless
+    they go to a start, which is there in all of its versions."""
     below = beneath(node, GroupOp.Movement)
-    if below.op is not Ops.DETACH or len(below.src) == 1 or below.src[0].base.op is not Ops.BUFFER:
+    if below.op is not Ops.DETACH or below.src[0].base.op is not Ops.BUFFER:
+        return node
+    if len(below.src) == 1 or below.src[1].op is Ops.UNIQUE:
         return node
     return below.src[0].moved_by(steps_between(node, below))
 
