@@ -9,6 +9,8 @@ back.
 
 - Many rows that lie beside each other would be packed, and are more than a few columns: their
   product is transposed, too.
+- Several matrices whose products' elements lie side by side would be summed element by element:
+  each product is computed on its own, in tiles.
 - A product whose result lies along the other side anyway is transposed too: the gradients of a
   transposed convolution, which would pack that side again for each row of pixels.
 - Where much of a window is border and there are enough images, a tile is one pixel of several
