@@ -201,8 +201,8 @@ class Gamma(Elementary):
         return (self * self * -(scale**2)).exp()
 
     def _erfc_of_size(self, scale: float = 1.0) -> Self:
-        """erfc(scale·|x|), in float32 and by few operations: off by 6·2⁻²⁴ at most, however small it
-        is (what `t` is rounded by counts three times). Its exponential is that of the slope."""
+        """erfc(scale·|x|), in float32 and by few operations: off by 6·2⁻²⁴ at most, however small
+        it is (what `t` is rounded by counts three times). Its exponential is that of the slope."""
         t = (self.abs() * (ERFC_SLOWNESS * scale) + 1).reciprocal()
         out: Self = t * fused(t, ERFC_SHORT) * self._short_bell(scale)
         fall = self._erf_slope(scale)
