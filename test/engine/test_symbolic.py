@@ -389,6 +389,18 @@ PARTS = {
 }
 
 
+def check_slopes(derived, wants):
+    """`derived(x, n, no_grad)` has PyTorch's gradient, of sizes that are numbers and of others."""
+    size = Variable("size", 1, 7)
+    for n in (1, 3, 7):
+        x = torch.tensor(A[:7], requires_grad=True)
+        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
+        for given in (n, size.bind(n)):
+            ours = Tensor(A[:7], requires_grad=wants)
+            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("silent", [False, True])
 @pytest.mark.parametrize("wants", [True, None])
 @pytest.mark.parametrize("name", PARTS)
@@ -399,14 +411,7 @@ def test_a_write_to_a_result_of_any_size_keeps_the_gradient_of_the_rest(name, wa
             PARTS[name](y)
         return ((y * y.detach().cos()).sum() + (x * x).sum()) * 2
 
-    size = Variable("size", 1, 7)
-    for n in (1, 3, 7):
-        x = torch.tensor(A[:7], requires_grad=True)
-        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
-        for given in (n, size.bind(n)):
-            ours = Tensor(A[:7], requires_grad=wants)
-            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
-            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    check_slopes(derived, wants)
 
 
 @pytest.mark.parametrize("wants", [True, None])
@@ -424,14 +429,7 @@ def test_recorded_and_silent_writes_in_turn(wants):
         y += 1.5
         return (y * y.detach().cos()).sum() + (row * row.detach()).sum() + (x * x).sum()
 
-    size = Variable("size", 1, 7)
-    for n in (1, 3, 7):
-        x = torch.tensor(A[:7], requires_grad=True)
-        expected = torch.autograd.grad(derived(x, n, torch.no_grad), x)[0]
-        for given in (n, size.bind(n)):
-            ours = Tensor(A[:7], requires_grad=wants)
-            found = derived(ours, given, Tensor.no_grad).gradient(ours)[0]
-            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    check_slopes(derived, wants)
 
 
 @pytest.mark.parametrize(

@@ -87,16 +87,15 @@ class Inlining:
         if self._wishes.longest_row and self._is_kept_in_rows(node, demands):
             self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
             self.crossings += [] if self._wishes.lanes else crossings(node, demands)
-        elif not self._is_redone(node, demands) and self._is_made_for_several(node, demands):
+        elif self._is_made_for_several(node, demands) and not self._is_redone(node, demands):
             host, *others = in_turn(demands)
             self.company.update(dict.fromkeys(others, host))
 
     def _is_redone(self, node: UOp, demands: Demanded) -> bool:
         """Whether a value is computed wherever it is needed."""
-        kernels = {d.kernel for d in demands}
-        if _costs_nothing(node) or repeats(node):
-            return True
-        return self._is_rather_redone(node, demands, len(kernels))
+        kernels = len({d.kernel for d in demands})
+        cheap = _costs_nothing(node) or self._is_rather_redone(node, demands, kernels)
+        return cheap or repeats(node)
 
     def _is_made_for_several(self, node: UOp, demands: Demanded) -> bool:
         """Whether kernels that all need an element in its own turn could be one, which computes it
