@@ -179,6 +179,21 @@ def what_is_computed_wants_a_gradient_later():
 
 
 @program
+def what_was_computed_twice_wants_a_gradient():
+    """Each loss is held, and with it the node of an equal value, which lies elsewhere."""
+    x, w = Tensor(X[0]).realize(), Tensor(X[1], requires_grad=True).realize()
+    losses, seen = [], []
+    for _ in range(STEPS):
+        hidden = (x * 2).contiguous()
+        losses.append((hidden * w).sum())
+        hidden.realize()
+        hidden.requires_grad_()
+        losses[-1].backward()
+        seen += [hidden.grad.numpy(), w.grad.numpy()]
+    return seen
+
+
+@program
 def views_of_data_that_is_written_then_are_held():
     """A loss was computed of such a view; its node is made when something else is written."""
     x, w, seen = Tensor(np.ones((4, 3), np.float32)), Tensor.ones(3, requires_grad=True), []
@@ -1124,9 +1139,11 @@ def numbers_are_drawn_anew():
     return seen
 
 
-@program
+@by_other_kernels
 def actions_are_drawn():
-    """By a policy, under no_grad; their log chances, by einsum, are learned from."""
+    """By a policy, under no_grad; their log chances, by einsum, are learned from. (The gradient of
+    `chosen` reads no weight, so by graphs it isn't computed; it is promised beside some that do.)
+    """
     Tensor.manual_seed(6)
     net, seen = Net(), []
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)
@@ -1355,7 +1372,7 @@ def rows_of_a_weight_are_held():
     return with_a_view(lambda net: net.hidden.weight[1:3])
 
 
-@by_graphs
+@program
 def a_transposed_weight_is_held():  # whose gradient is, transposed, the weight's
     return with_a_view(lambda net: net.hidden.weight.T)
 
@@ -1460,6 +1477,242 @@ def an_interrupt_in_the_middle():
             except KeyboardInterrupt:
                 pass
     return weights(net)
+
+
+@program
+@Tensor.train()
+def parts_of_a_value_live():
+    """As in a step that stands in the loop itself: its parts live when the parameters change."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    for number in range(STEPS):
+        hidden = net.hidden(batch(number)[0])
+        one, two = hidden.chunk(2, 1)
+        a, b, c, d = hidden.relu().split(1, 1)  # nobody has the whole
+        mixed = (one * two.sigmoid()).cat(a - b, (c * d)[:, :], dim=1)
+        loss = net.out(mixed).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen += [loss.numpy(), one.numpy(), two.grad.numpy(), d.numpy()]
+    two.grad[0] = 3  # what else was computed doesn't see this; what `two` is a part of sees that
+    two[0] = 5
+    seen += [hidden.numpy(), two.grad.numpy(), hidden.grad.numpy(), one.grad.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+@Tensor.train()
+def two_values_have_one_gradient():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    for number in range(2 * STEPS):
+        one = net.hidden(batch(number)[0]).exp()
+        two = one + 1
+        three = two + 1
+        loss = net.out(three).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        slopes = [each.grad for each in (one, two, three)]
+        if number >= STEPS:
+            seen += [each.numpy() for each in slopes[: number % 4]]
+            slopes[number % 3][0] = 7
+            slopes[(number + 1) % 3] += 1
+        seen += [loss.numpy(), *[each.numpy() for each in slopes]]
+    return [*seen, *weights(net)]
+
+
+@program
+def gradients_of_one_number_are_clipped():
+    """Its norm is a sum of one term: the term, but a tensor of its own."""
+
+    def clip(net, optimizer, number):
+        bias = optimizer.params[-1]
+        total = nn.utils.clip_grad_norm_(optimizer.params, 0.1)
+        return [total.numpy(), bias.grad.numpy()] if number % 3 == 2 else []
+
+    net, seen = Net(), []
+    scale = Tensor([2.0], requires_grad=True).realize()
+    optimizer = nn.optim.SGD([*net.parameters, scale], lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            loss = (loss_of(net, number) * scale).sum()
+            loss.backward()
+            seen += clip(net, optimizer, number)
+            optimizer.step()
+            seen.append(loss.numpy())
+    return [*seen, scale.numpy(), *weights(net)]
+
+
+@program
+def a_sum_of_one_is_a_tensor_of_its_own():
+    x, seen = Tensor(X[0]).realize(), []
+    for number in range(STEPS):
+        one = (x[:1, :1] + number).exp()
+        total = one.sum()
+        if number % 2:
+            one.realize(total)
+        total += 1
+        one *= 2
+        seen += [one.numpy(), total.numpy()]
+    return seen
+
+
+@program
+def uncomputed_values_are_held():
+    """What a loop made before its first step and never reads: it is no part of what steps store."""
+    seen = []
+    steps, scaled = Tensor.linspace(0, 1, 3), Tensor(X[0]) / 255
+    noise = Tensor.randn(8, 3, generator=Generator(1))
+    lower, where = Tensor.ones(3, 3).tril(), Tensor(Y[0]) > 0
+
+    def make_loss(net, number):
+        made = net(scaled) + noise - steps
+        return where.unsqueeze(1).where(made @ lower, 0).square().mean()
+
+    def change(net, optimizer, number, loss):
+        if number == STEPS - 2:
+            steps.assign(steps * 2)
+            where[0] = True
+        seen.append((steps + 1).numpy())
+
+    return [*train(make_loss=make_loss, after=change), *seen, noise.numpy(), scaled.numpy()]
+
+
+@program
+@Tensor.train()
+def a_gradient_penalty():
+    net, seen = Net(), []
+    optimizer = nn.optim.Adam(net.parameters, lr=0.01)
+    for number in range(STEPS):
+        x, _ = batch(number)
+        between = x * 0.25 + batch(number + 1)[0] * 0.75
+        between.requires_grad = True
+        slope = net.out(net.hidden(between).tanh()).sum().gradient(between)[0]
+        penalty = (slope.square().sum(1).sqrt() - 1).square().mean()
+        optimizer.zero_grad()
+        (net(x).mean() + penalty).backward()
+        optimizer.step()
+        seen += [penalty.numpy(), between.grad.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+@Tensor.train()
+def labels_are_aligned():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    labels = Tensor(np.array([[1, 2], [2, 1]], "int32")).realize()
+    turns, counts = Tensor([4, 3]).realize(), Tensor([2, 1]).realize()
+    for number in range(STEPS):
+        said = net(batch(number)[0]).reshape(4, 2, 3).log_softmax(-1)
+        loss = nn.functional.ctc_loss(said, labels, turns, counts)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.numpy())
+    return [*seen, *weights(net)]
+
+
+@program
+@Tensor.train()
+def weights_of_losses_change():
+    """Some are constants of other expressions, too, or equal to each other, or special."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    shares = [0.3, 0.5, 0.25, 0.5, 1.0, 0.0, -0.7, 2.0, 1e-3, 0.125, 0.3, 1 / 3]
+    for number, share in enumerate(shares):
+        (x, _), (other, _) = batch(number), batch(number + 1)
+        mixed = share * x + (1 - share) * other
+        out = net(mixed) * 0.5
+        first, second = out.square().mean(), (out / (share + 0.5) - share).abs().mean()
+        loss = first * share + (1 - share) * second + number * 0.125
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen += [loss.numpy(), (share - first).numpy(), (share / (second + 1)).numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+def a_gradient_is_a_number_that_changes():
+    w, seen = Tensor(X[0], requires_grad=True).realize(), []
+    for number in range(2 * STEPS):
+        w.grad = None
+        (w.sum() * (number + 0.75)).backward()
+        seen.append(w.grad.numpy())
+        w.grad = None
+        (w * (number / 7 + 0.1)).sum().backward()
+        seen.append(w.grad.numpy())
+    return seen
+
+
+@program
+def numbers_change_in_narrow_and_whole_tensors():
+    x, seen = Tensor(X[0]).realize(), []
+    whole, half = Tensor(Y[0].astype("int32")).realize(), Tensor(X[0]).half().realize()
+    for number in range(2 * STEPS):
+        by = number / 3 + 0.1
+        seen += [(whole * by).numpy(), (half * by + by).numpy(), (x - number).numpy()]
+        seen += [(by / x).numpy(), (x.cast("double") / by).numpy(), (whole + number).numpy()]
+        seen += [(x.bfloat16() * by).float().numpy(), ((half * 1e3) * by).numpy()]
+        with np.errstate(all="ignore"):
+            seen += [(x * special).numpy() for special in (float("inf"), float("nan"), -0.0)]
+    return seen
+
+
+@program
+@Tensor.train()
+def steps_by_hand_at_rates_that_change():
+    net = Net()
+    for each in net.parameters:
+        each.requires_grad = True
+    for number in range(2 * STEPS):
+        for each in net.parameters:
+            each.grad = None
+        loss_of(net, number).backward()
+        rate = 0.1 / (number + 1)
+        with Tensor.no_grad():
+            for each in net.parameters:
+                each.assign(each - rate * each.grad)
+    return weights(net)
+
+
+@program
+@Tensor.train()
+def a_rate_is_written_as_a_tensor():
+    net, seen = Net(), []
+    optimizer = nn.optim.Adam(net.parameters, lr=0.01)
+    for number in range(STEPS):
+        optimizer.lr.assign(Tensor([0.1 / (number + 1)]))
+        before = optimizer.lr * 2 if number == 3 else None
+        if number == 4:
+            optimizer.lr.assign(Tensor(np.array([[0.5]], "float32")).reshape(1))
+        optimizer.zero_grad()
+        loss = loss_of(net, number)
+        loss.backward()
+        optimizer.step()
+        optimizer.lr.assign([0.25])
+        seen += [loss.numpy(), *([] if before is None else [before.numpy()]), optimizer.lr.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+@Tensor.train()
+def a_scaled_loss_is_held():
+    """Its gradient is the scale, which the next change overwrites."""
+    net, seen = Net(), []
+    optimizer, scaler = nn.optim.SGD(net.parameters, lr=0.1), nn.optim.GradScaler(8.0)
+    for number in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(net, number)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        seen += [loss.numpy(), loss.grad.numpy()]
+    return [*seen, *weights(net)]
 
 
 @program
@@ -1771,6 +2024,15 @@ LOOPS += [
     labels_are_lists,
     rows_of_a_weight_are_held,
     a_flat_weight_is_held,
+    a_transposed_weight_is_held,
+    parts_of_a_value_live,
+    two_values_have_one_gradient,
+    gradients_of_one_number_are_clipped,
+    uncomputed_values_are_held,
+    a_gradient_penalty,
+    labels_are_aligned,
+    a_rate_is_written_as_a_tensor,
+    a_scaled_loss_is_held,
 ]
 
 

@@ -83,6 +83,12 @@ class Holder:
 
     @property
     @abstractmethod
+    def lies_in(self) -> UOp:
+        """What has to be computed for it to be in memory: of a view that others of its family may
+        see through what it is a view of, else `uop`."""
+
+    @property
+    @abstractmethod
     def lies_at(self) -> UOp:
         """The view that it is of what the others of its family lie in, too; `uop`, if there are
         none."""

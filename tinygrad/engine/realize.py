@@ -70,7 +70,7 @@ from tinygrad.engine.structure import (
 )
 from tinygrad.engine.turns import in_turn, keeping, turns
 from tinygrad.engine.views import is_shown, shown, shown_of
-from tinygrad.schedule.bases import is_kernelized, stored_base
+from tinygrad.schedule.bases import beneath, is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.placement import names_of
@@ -257,7 +257,7 @@ class Pending(NamedTuple):
 
 
 def _pending(roots: Sequence[UOp]) -> Pending | None:
-    wanted = [root for root in map(latest, roots) if not in_memory(root)]
+    wanted = _without_views([root for root in map(latest, roots) if not in_memory(root)])
     if not wanted:
         return None
     with garbage_kept():
@@ -265,6 +265,13 @@ def _pending(roots: Sequence[UOp]) -> Pending | None:
         if nodes_of(Ops.ASSIGN, nodes):
             nodes = _with_old_readers(wanted)
         return Pending(wanted, structure_of(wanted, nodes))
+
+
+def _without_views(wanted: Sequence[UOp]) -> list[UOp]:
+    """Without what will be a view of something else that is `wanted`, once that is in memory."""
+    stored = set(wanted)
+    views = [n for n in wanted if n.base in stored and beneath(n, GroupOp.View) is n.base]
+    return [n for n in wanted if n.base is n or n not in views]
 
 
 def _run(pending: Pending, found: Found) -> None:
@@ -313,7 +320,7 @@ def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
     more = nodes
     while nodes_of(Ops.ASSIGN, more):
         readers = _of_this_step(_old_readers(wanted, nodes, seen))
-        wanted += readers
+        wanted[:] = _without_views([*wanted, *readers])
         more = []  # may overwrite something in turn
         add_nodes_below(readers, more, seen)
         nodes += more
@@ -358,7 +365,7 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
     if not assigns:
         return []
     old = {version_below(n.src[0]) for n in assigns}
-    held = list(dict.fromkeys(h.uop for h in _waiting()))
+    held = list(dict.fromkeys(h.lies_in for h in _waiting()))
     held = [n for n in held if n not in _hopeless and not in_memory(n)]
     pending = [n for n in held if _version_of(n) not in inside]
     if not pending:
@@ -387,7 +394,7 @@ def _of_this_step(readers: list[UOp]) -> list[UOp]:
     recorder, done = computing.recorder, computing.done
     if recorder is None or not recorder.others or not readers:
         return readers
-    mine = {holder.uop for holder in holders if holder.serial not in recorder.others}
+    mine = {holder.lies_in for holder in holders if holder.serial not in recorder.others}
     computing.recorder = computing.done = None
     try:
         _realize_for_others(*[node for node in readers if node not in mine])

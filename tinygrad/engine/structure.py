@@ -19,7 +19,7 @@ from tinygrad.uop.placement import names_of
 
 _DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow
 _NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
-_VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
+_VARIES = frozenset((Ops.BUFFER, Ops.BIND, Ops.CONST))
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,8 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     views = numbers.views
     for node in nodes:
         op = node.op
+        if op is Ops.UNIQUE:  # which only distinguishes: no part of a form, nor is its place
+            continue
         at[node] = len(at)
         if op not in _VARIES:  # all of it is part of the form, except where a box begins
             arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
@@ -199,7 +201,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
                 form.append(at[source])
                 if source in views:  # of a number, which this reader may need fixed
                     numbers.use(node, source)
-        elif op is Ops.BUFFER:  # a UNIQUE, which only distinguishes buffers, is no part of a form
+        elif op is Ops.BUFFER:
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
             numbers.add_storage(node)

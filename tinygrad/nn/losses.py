@@ -511,6 +511,23 @@ def ctc_loss(
         )
     labels = _rows_of_labels(targets, counts)
     counts = _counts("target_lengths", counts, labels.shape[1])
+    loss = _of_all_alignments(log_probs, labels, lengths, counts, blank, zero_infinity)
+    if reduction == "mean":
+        return (loss / counts.maximum(1)).mean()
+    return reduced(loss, reduction)
+
+
+@expression
+def _of_all_alignments(
+    log_probs: Tensor,
+    labels: Tensor,
+    lengths: Tensor,
+    counts: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> Tensor:
+    """The loss of each sample, (N,). Labels are (N, most), of which `counts` count."""
+    length, batch, _ = log_probs.shape
     spread = _with_blanks(labels, blank)  # (N, width)
     place = Tensor.arange(spread.shape[1], device=log_probs.device)
     inside = place <= 2 * counts.unsqueeze(1)  # (N, width)
@@ -522,11 +539,7 @@ def ctc_loss(
     loss = -ends.logsumexp(1)
     fits = loss <= -FLOOR / 2
     loss = fits.where(loss, 0.0 if zero_infinity else float("inf"))
-    if not zero_infinity:
-        loss = _without_a_direction(loss, log_probs, fits, lengths)
-    if reduction == "mean":
-        return (loss / counts.maximum(1)).mean()
-    return reduced(loss, reduction)
+    return loss if zero_infinity else _without_a_direction(loss, log_probs, fits, lengths)
 
 
 def _nan_where_infinite(

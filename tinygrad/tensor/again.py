@@ -17,6 +17,7 @@ With SPEC a step is done both ways, and both must give the same bits."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import attrgetter
 from sys import getrefcount
@@ -55,12 +56,13 @@ from tinygrad.tensor.promise import (
     Written,
     boxes_of,
     recording,
-    source_of,
 )
+from tinygrad.tensor.sources import source_of
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+TRIES = 3  # of a step that can't be known
 MOST = 128  # steps that are known; the least recently used goes first
 LARGEST_KEPT = 1 << 21  # bytes of temporaries that a known step keeps for the next time
 MOST_KEPT = 1 << 25  # bytes of temporaries that all known steps keep
@@ -68,7 +70,7 @@ LARGEST_RESULT = 1 << 19  # bytes of a result whose place is kept for the next t
 MOST_HELD = 2  # such places of a result: loops hold the last loss while they make the next
 
 LongWay = Callable[[Sequence[Any]], object]
-"""Does a step by graphs, and the writes that some more tensors are waiting for."""
+"""Does a step by graphs, and what some more tensors are waiting for."""
 
 
 class Lines:
@@ -153,7 +155,7 @@ class Lines:
                 self.begins += leaf.begins
                 self.key.append(seen.setdefault(leaf.view, len(seen)))
         elif type(leaf) is Bound:
-            self.begins.append(leaf.node.val)
+            self.begins.append(leaf.value)
             self.key.append(leaf.look)
         else:
             self.key += (leaf.expression.template, leaf.number)  # type: ignore[union-attr]
@@ -168,7 +170,7 @@ class Known(NamedTuple):
     values: list[int]  # of its variables
     taken: list[tuple[int, int]]  # (variable, begin): those that are begins of the lines
     begins: list[int | None]  # what the others must be, None for those
-    kept: list[int]  # the promises that its results are
+    kept: list[list[int]]  # the promises that each of its results is
     pasts: list[list[int]]  # for each of these the sources that it is made of, if that matters
     written: list[int]  # which of the given tensors it overwrites
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
@@ -206,8 +208,8 @@ class Known(NamedTuple):
         return values
 
 
-_known: Recent[Hashable, Known | None] = Recent(MOST)
-"""None of what can't be known."""
+_known: Recent[Hashable, Known | int] = Recent(MOST)
+"""How often it was tried of what can't be known: the first time others may still have nodes."""
 
 
 def compute(tensors: Sequence[Any]) -> None:
@@ -240,21 +242,21 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
 def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) -> None:
     with keeping.now:
         asked = _Asked(given, writes)
-        more = asked.given[len(given) :]
+        more = [*asked.given[len(given) :], *asked.waiting]
         key = (name, settings_of_plans(), *asked.key)
-        known = _known.get(key) if asked.is_clear else None
-        is_new = known is None and key not in _known
-        if known is not None and not known.is_for(asked.lines.begins):
-            known, is_new = None, True
+        found = _known.get(key, 0) if asked.is_clear else TRIES
+        if isinstance(found, Known) and not found.is_for(asked.lines.begins):
+            found = 0
+        known = found if isinstance(found, Known) else None
         if known is not None and asked.may_be_done(known):
             _known.used(key)
             asked.do_again(known, lambda: long_way(more))
             return
     with recording.written_down(followed=True):
-        if not asked.is_clear or not is_new:
+        if isinstance(found, Known) or found == TRIES:
             long_way(more)
         else:
-            _known[key] = asked.watch(lambda: long_way(more))
+            _known[key] = asked.watch(lambda: long_way(more)) or found + 1
     if asked.writes:
         _let_go(asked.given)
 
@@ -278,6 +280,7 @@ class _Asked:
         self.homes: list[Version | None] = []  # the storage that each is, or is written to
         self.key: list[Hashable] = []
         self.promises: list[Promise] = []
+        self.waiting: list[Any] = []  # other tensors, which may stand on what it overwrites
         self.read: list[UOp] = []  # what will be overwritten while nodes read it
         self._take(given)
         self.is_clear = None not in self.sources
@@ -325,6 +328,8 @@ class _Asked:
                 if more:
                     self._take(more)
                     continue
+            mine = set(map(id, self.given))
+            self.waiting = [holder for holder in waiting if id(holder) not in mine]
             return [*self.sources, *found]
 
     def may_be_done(self, known: Known) -> bool:
@@ -372,9 +377,12 @@ class _Asked:
     def _is_done(self, known: Known, made: Sequence[Buffer], eras: Sequence[int]) -> None:
         """Tells what depends on it; some of that may have been told already."""
         sources = self.lines.sources() if any(known.pasts) else []
-        for number, buffer, past in zip(known.kept, made, known.pasts, strict=True):
-            promise = self.promises[number]
-            promise.buffer, promise.expression.lines = buffer, None
+        for numbers, buffer, past in zip(known.kept, made, known.pasts, strict=True):
+            first, *equal = [self.promises[number] for number in numbers]
+            for promise in (first, *equal):
+                promise.buffer, promise.expression.lines = buffer, None
+            for promise in equal:
+                promise.equal = first
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
         for buffer, era in zip(self._written(known), eras, strict=True):
@@ -432,25 +440,26 @@ class _Asked:
             begins[number] = None
         # what it made must be promises: those asked for, or what waits for what it overwrites
         made = {buffer: number for number, buffer in done.results.items()}
-        kept: dict[Place, int] = {}
-        ends: list[UOp] = []
+        kept: dict[Place, list[int]] = {}
+        ends: set[UOp] = set()
         for number, promise in enumerate(self.promises):
             end = promise.computed_end
             storage = None if end is None else made.get(_storage(end))
             if end is not None and storage is not None and _is_whole(end):
-                kept[Place("made", 0, storage)] = number
-                ends.append(end)
+                kept.setdefault(Place("made", 0, storage), []).append(number)
+                ends.add(end)
             elif not self.writes or not over.isdisjoint(_storage_below(promise)):
                 return None  # this knew it from elsewhere
         wanted = {end for end in map(stored_base, done.wanted) if end.op is not Ops.ASSIGN}
-        if wanted != {*ends} or len(kept) < len(ends):
+        if wanted != ends or len(kept) < len(ends):
             return None
         sources = [Place("input", number) for number in range(len(inputs))]
         execution = Execution(plan, sources, [("", value) for value in done.values])
-        room = MOST_KEPT - sum([each.replay.keeps for each in _known.held() if each is not None])
+        others = [each for each in _known.held() if isinstance(each, Known)]
+        room = MOST_KEPT - sum([each.replay.keeps for each in others])
         replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
         order = [kept[place] for place in replay.made]
-        pasts = [self._past(self.promises[number]) for number in order]
+        pasts = [self._past(self.promises[first]) for first, *_ in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
         last: list[list[Buffer]] = [[] for _ in order]
@@ -488,13 +497,13 @@ class _Asked:
         written = self._written(known)
         before = [bytes(buffer.read()) for buffer in written]
         self.do(known)
-        results = [self.promises[number] for number in known.kept]
+        results = [self.promises[first] for first, *_ in known.kept]
         mine = [bytes(buffer.read()) for buffer in (*written, *[each.buffer for each in results])]
         for buffer, data in zip(written, before, strict=True):
             buffer.write(memoryview(data))
             buffer.era -= 1
-        for promise in results:
-            promise.buffer = None
+        for number in itertools.chain(*known.kept):
+            self.promises[number].buffer = self.promises[number].equal = None
         long_way()
         ends = [promise.computed_end for promise in results]
         right = [*written, *[None if end is None else _storage(end) for end in ends]]

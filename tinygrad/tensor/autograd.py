@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.engine.aliases import bottom_of, on_bottom
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import computing, without_gradient
 from tinygrad.engine.turns import in_turn
@@ -294,6 +295,17 @@ class _Graph:
         if is_leaf and tensor._start in self.nodes:
             return [tensor._start]  # what is equal to it is something else
         found = [n for n in dict.fromkeys((own, now)) if n in self.nodes]
-        if own not in self.nodes and (before := self.by_value.get(now)) is not None:
-            found.append(before)
+        if own not in self.nodes:
+            others = self.by_value.get(now), _computed_twice(now)
+            found += [n for n in dict.fromkeys(others) if n in self.nodes]
         return found
+
+
+def _computed_twice(now: UOp) -> UOp | None:
+    """The node whose value this view of storage holds, too: an equal one was computed elsewhere."""
+    made = None if now.base.storage is None else now.base.storage.expression
+    node = None if made is None else made()
+    if not isinstance(node, UOp):
+        return None
+    whole = now.base.in_room(node.shape)
+    return on_bottom(now, whole, node) if bottom_of(now, whole) is whole else None

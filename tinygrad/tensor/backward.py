@@ -11,7 +11,7 @@ if its node reads other storage, as that of the last step's loss does, which a l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
+    Bound,
     Expression,
     Promise,
     Source,
@@ -36,9 +37,9 @@ from tinygrad.tensor.promise import (
     Written,
     holes_of,
     shadow,
-    source_of,
     write_down,
 )
+from tinygrad.tensor.sources import source_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -125,13 +126,13 @@ def _made(
     key = (*lines.key, source.number, wants, *[_place(lines, tensor) for tensor in wanted])
     known = _known.get(key)
     if known is None and key not in _known:
-        known = _template(lines, _by_graph(root, wanted, long_way), wanted, wants)
+        known = _template(lines, _by_graph(root, lines, wanted, long_way), wanted, wants)
         _known[key] = known
     if known is None:
         return None
     _known.used(key)
     made = Expression(known.template, lines.leaves, user_line(), lines)
-    assert not SPEC or _is_right(made, known, _by_graph(root, wanted, long_way)), "others"
+    assert not SPEC or _is_right(made, known, _by_graph(root, lines, wanted, long_way)), "others"
     gradients = []
     for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
         kind = type(wanted[place])
@@ -254,16 +255,20 @@ def _template(
     return Known(Template(alike, template.over(alike, None)), of, looks)  # which keeps no storage
 
 
-def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
+def _by_graph(
+    root: Core, lines: Lines, wanted: Sequence[Any], long_way: LongWay
+) -> Sequence[UOp | None]:
     """The gradients by the graph, which nobody else gets to see."""
     nodes: dict[Expression, list[UOp]] = {}
     found = long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
-    return [None if node is None else _like_all_others(node) for node in found]
+    leaves = {leaf.node for leaf in lines.leaves if type(leaf) is Bound}
+    return [None if node is None else _like_all_others(node, leaves) for node in found]
 
 
-def _like_all_others(node: UOp) -> UOp:
-    """A constant that was made to be equal to no other as what all are equal to."""
-    if node.base.op is not Ops.CONST or len(node.base.src) == 1:
+def _like_all_others(node: UOp, leaves: Collection[UOp]) -> UOp:
+    """A constant that was made to be equal to no other, and changes in no step, as what all are
+    equal to."""
+    if node.base.op is not Ops.CONST or len(node.base.src) == 1 or node.base in leaves:
         return node
     return node.substitute({node.base: node.base.with_src(node.base.src[:1])})
 

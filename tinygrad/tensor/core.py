@@ -40,14 +40,7 @@ from tinygrad.schedule.strides import is_window, repeats
 from tinygrad.tensor.modes import training
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
-from tinygrad.tensor.promise import (
-    Promise,
-    Source,
-    Written,
-    equals_known,
-    recording,
-    start_node,
-)
+from tinygrad.tensor.promise import Promise, Source, Written, equals_known, recording, start_node
 from tinygrad.tensor.roots import (
     VIEWS,
     WITHOUT_SOURCES,
@@ -59,6 +52,7 @@ from tinygrad.tensor.roots import (
     without_past,
 )
 from tinygrad.tensor.shapes import Devices, Shape, Sint, Size, axis_of
+from tinygrad.tensor.sources import remember_promise
 from tinygrad.tensor.spellings import follow, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
@@ -135,8 +129,9 @@ class Core(Holder):
     """The family, once there may be others in it."""
     _write_down: ClassVar[Callable[[Any, Any], None]]
     """Writes a value that was promised, by its node (`tensor/writing`)."""
-    _do_write: ClassVar[Callable[[Any], bool]]
-    """Computes a write that is pending, unless a step is being captured; says whether it did."""
+    _compute_now: ClassVar[Callable[[Any], bool]]
+    """Computes what gradients are to begin at, or a write that is pending, unless a step is being
+    captured; says whether it did."""
     _source: Source | None
     """What it has in the place of a node, if it has none yet; of storage its version, if that was
     asked for."""
@@ -233,6 +228,8 @@ class Core(Holder):
             taped = taped or (self.requires_grad is None and equals_known(node))
         if is_known:
             join(promise.base, self._family)
+        else:
+            remember_promise(promise)
         self._uop, self._source, self._taped = node, None, taped
 
     @property
@@ -475,6 +472,12 @@ class Core(Holder):
     def owns_elements(self) -> bool:
         """See `Holder`."""
         return self._root is not None
+
+    @property
+    def lies_in(self) -> UOp:
+        """See `Holder`."""
+        node, family = self.uop, self._kin
+        return bottom_of(node, self._root) if family is not None and family.several else node
 
     @property
     def lies_at(self) -> UOp:

@@ -20,6 +20,7 @@ from tinygrad.tensor.creation import ARRAY, holds_complex, node_of
 from tinygrad.tensor.pieces import Pieces
 from tinygrad.tensor.shapes import broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.template import expressions
+from tinygrad.tensor.varying import of_any_number
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import ROUNDED_ONCE, Ops
@@ -165,6 +166,7 @@ class Elementwise(Pieces):
 
     # ---- arithmetic ------------------------------------------------------------------------------
 
+    @of_any_number
     def add(self, x: Any, reverse: bool = False, *, alpha: float = 1) -> Self:
         """The sum, of `alpha` times the other.
 
@@ -173,6 +175,7 @@ class Elementwise(Pieces):
         """
         return self._binary(Ops.ADD, x if alpha == 1 else self._tensor(x) * alpha, reverse)
 
+    @of_any_number
     def sub(self, x: Any, reverse: bool = False, *, alpha: float = 1) -> Self:
         """The difference, of `alpha` times the other. DTypeError between bools, where it has no
         meaning.
@@ -189,6 +192,7 @@ class Elementwise(Pieces):
             raise DTypeError("sub: bool and bool; legal are numbers; use ^ for 'differs'")
         return self._of_pair(a.alu(Ops.ADD, -b), x)
 
+    @of_any_number
     def mul(self, x: Any, reverse: bool = False) -> Self:
         """The product.
 
@@ -205,6 +209,7 @@ class Elementwise(Pieces):
         """
         return self.logical_not() if self.dtype is dtypes.bool else self._from(-self._node)
 
+    @of_any_number
     def div(self, x: Any, reverse: bool = False, rounding_mode: str | None = None) -> Self:
         """The quotient, a float; with `rounding_mode` "trunc" or "floor" rounded, in the operands'
         type. A whole number divided by zero so raises DivisionCheckError at the next read.

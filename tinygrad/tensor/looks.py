@@ -80,6 +80,11 @@ def look_of_number(low: int, high: int, dtype: DType, device: str) -> Look:
     return _look(None, None, (), False, (), dtype, device, (low, high))
 
 
+def look_of_any(dtype: DType, device: str) -> Look:
+    """The look of a constant of which the value isn't known."""
+    return _look(None, None, (), False, (), dtype, device, ("any", 0.5))
+
+
 def stand_in(look: Look) -> list[UOp]:
     """A node that looks so, its views, and what it is a view of."""
     node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)

@@ -21,14 +21,13 @@ from itertools import accumulate
 from operator import attrgetter, or_
 from typing import Any
 
-from tinygrad.backends import keeps
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import DType
 from tinygrad.engine.aliases import bottom_of
-from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, empty, last_eras, learn
-from tinygrad.engine.turns import keeping, turns
-from tinygrad.schedule.bases import MOVED, beneath, stored_base
+from tinygrad.engine.numbers import value_of
+from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
+from tinygrad.schedule.bases import beneath, stored_base
 from tinygrad.schedule.strides import repeats, steps_between
-from tinygrad.tensor.looks import Look, chain_of, end_below, look_at, sizes_of
+from tinygrad.tensor.looks import Look, chain_of, end_below, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -213,68 +212,6 @@ class Version:
         return later
 
 
-def source_of(tensor: Any) -> Source | None:
-    """The promise or the version that expressions of a tensor stand on; None if there must be
-    a node."""
-    source: Version | Promise | None = tensor._source
-    if isinstance(source, Promise):
-        is_alike = source.wants is tensor.requires_grad and source.look is not None
-        if is_alike and (tensor._taped or not source.is_computed):
-            return source
-        if type(source) is Written and recording.writes:
-            tensor._do_write()
-        _, source = tensor._uop, None
-    elif source is not None and (now := source.now(tensor)) is not None:
-        return now
-    if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
-        return None
-    view, node = tensor._value, tensor._uop
-    base = view
-    while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
-        base = base.src[0]
-    buffer = base.storage
-    if base.op is Ops.CONST:
-        if tensor.requires_grad:
-            return None
-    elif base.op is Ops.ASSIGN and tensor.requires_grad is True and not tensor._taped:
-        return source_of(tensor) if recording.writes and tensor._do_write() else None
-    elif base.op is not Ops.BUFFER or buffer is None or buffer.fixed or buffer.parts:
-        return None
-    look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
-    if look is None or keeps(look.device) or base.newer is not None:
-        return None
-    made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
-    if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
-        return source_of(tensor)  # another thread has written: this may be of two values
-    if isinstance(source, Version) and source.takes(made):
-        return made
-    tensor._source = made
-    return made
-
-
-_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
-
-
-def fetch(tensor: Any) -> bool:
-    """Brings numbers from a list to their device now, if a tensor is a copy of such that is yet to
-    be made; says whether it was. Not floats that a gradient may be asked by: what others made of
-    the copy would be none of theirs any more."""
-    if isinstance(tensor._source, Promise) or (copy := bottom_of(tensor._uop)).op is not Ops.COPY:
-        return False
-    host, device, is_silent = copy.src[0], copy.device, tensor.requires_grad is None
-    is_list = host.op is Ops.BUFFER and host.device == "PYTHON" and type(device) is str
-    if not is_list or keeps(device) or (is_silent and dtypes.is_float(copy.dtype)):
-        return False
-    with turns.together(), keeping.now:
-        is_new = copy.known is None and host.storage is not None
-        if is_new:
-            made = empty(device, host.arg, copy.dtype)
-            made.storage.write(host.storage.read())
-            computed_from(made, copy)
-            learn(copy, made)
-    return is_new
-
-
 def equals_known(node: UOp) -> bool:
     """Whether an equal expression was computed before: who made this node did not."""
     return node.known is not None or node.base.known is not None
@@ -328,11 +265,12 @@ _depth = attrgetter("depth")
 
 class Promise:
     """An output of an expression, maybe a view of what another promises. Once it is computed the
-    `buffer` of what is `stored` has its stored base. `error`: why its node could not be made when
-    all were asked for theirs."""
+    `buffer` of what is `stored` has its stored base. `equal`: another that has the same value, in
+    the same place. `error`: why its node could not be made when all were asked for theirs."""
 
     __slots__ = (
-        *("expression", "number", "look", "wants", "depth", "buffer", "error", "_of", "_base"),
+        *("expression", "number", "look", "wants", "depth", "buffer", "equal", "error"),
+        *("_of", "_base"),
         "__weakref__",
     )
 
@@ -348,6 +286,7 @@ class Promise:
         self.depth = expression.depth
         self._of = None if of is None else of.stored
         self.buffer: Buffer | None = None
+        self.equal: Promise | None = None
         self.error: Exception | None = None
         self._base: UOp | None = None
 
@@ -364,7 +303,7 @@ class Promise:
     @property
     def alone(self) -> Buffer | None:
         """Where it was computed, if nobody has asked for that, so that nobody can have written."""
-        return self.buffer if self._base is None else None
+        return self.buffer if (self.equal or self)._base is None else None
 
     @property
     def like(self) -> UOp:
@@ -395,7 +334,9 @@ class Promise:
         """The BUFFER of what was computed."""
         if self._of is not None:
             return self._of.base
-        if self._base is None:
+        if self._base is None and self.equal is not None:
+            self._base = self.equal.base
+        elif self._base is None:
             assert self.buffer is not None, "it was computed"
             flat = stored_base(self.like)
             self._base = bind(UOp.new_buffer(flat.device, flat.size, flat.dtype), self.buffer)
@@ -446,15 +387,17 @@ class Written(Promise):
 
 
 class Bound:
-    """A variable and its value: a stream's seed, and where it was drawn from. It has no storage and
-    no end; the value is no part of lines, and is given to plans. There is one of a node."""
+    """A variable and its value: a stream's seed, and where it was drawn from; or a constant that
+    changes. It has no storage and no end; the value is no part of lines, and is given to plans.
+    There is one of a node."""
 
-    __slots__ = ("node", "look")
+    __slots__ = ("node", "look", "value")
     depth = number = 0
     buffer = NOTHING
 
     def __init__(self, node: UOp, look: Look) -> None:
         self.node, self.look = node, look
+        self.value = value_of(node) if node.op is Ops.CONST else node.val
 
 
 Source = Version | Promise | Bound
@@ -503,14 +446,18 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
 
 
 def _tell(promise: Promise, node: UOp) -> None:
-    """Tells a node where it was computed, if it was."""
+    """Tells a node where it was computed, if it was; of one whose equal was computed elsewhere, at
+    least the place is told."""
+    if promise.buffer is None:
+        return
     end = stored_base(node)
-    if promise.buffer is None or end.known is not None:
+    if end.known is None:
+        learn(end, promise.base.in_room(end.shape))
+        if node is not end:
+            learn(node, promise.shown)
+    elif end.known.base is promise.base:
         return
     computed_from(promise.base, end)
-    learn(end, promise.base.in_room(end.shape))
-    if node is not end:
-        learn(node, promise.shown)
 
 
 def holes_of(looks: Iterable[Look], seen: Iterable[Source | UOp]) -> list[UOp]:

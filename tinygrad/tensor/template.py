@@ -33,20 +33,22 @@ from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
     MOST_DEEP,
+    Bound,
     Expression,
     Promise,
     Source,
     Template,
     Version,
     Written,
-    fetch,
+    equals_known,
     holes_of,
     recording,
     shadow,
-    source_of,
     write_down,
 )
-from tinygrad.tensor.roots import end_of_views, root_of
+from tinygrad.tensor.roots import end_of_views
+from tinygrad.tensor.sources import fetch, source_of
+from tinygrad.tensor.varying import MARKER, VARYING, leaf_of, marked, opened, varies
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -108,6 +110,9 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             return method(*given, **named)
         names = tuple(named)
         found = _remembered(method, names, surroundings_now(), *looks)
+        if found is ANY_NUMBER:
+            found = _remembered(method, names, surroundings_now(), *(opened(looks) or ()))
+            seen += _numbers(found, given)
         by_nodes = not is_small and (capturing() or UOp in map(type, seen))
         if not found or not ((found.is_new and not by_nodes) or found.can_be_made(seen, by_nodes)):
             return method(*given, **named)
@@ -158,8 +163,10 @@ def constants(method: F) -> F:
 
 
 def _is_of_storage(of: Any, *numbers: Any) -> bool:
-    """Whether a view is asked for of a tensor that is not promised, by numbers and slices alone."""
+    """Whether a view of storage is asked for, by numbers and slices alone."""
     if not isinstance(of, Core) or isinstance(of._source, Promise):
+        return False
+    if of._uop.base.op is not Ops.BUFFER and not equals_known(of._uop):
         return False
     parts = numbers[0] if len(numbers) == 1 and type(numbers[0]) is tuple else numbers
     return _SELECTING.issuperset(map(type, parts))
@@ -234,7 +241,7 @@ def _value_of(look: Hashable, nodes: Iterator[UOp]) -> Any:
     if isinstance(look, Several):
         return look.values(nodes)
     if not isinstance(look, Look):
-        return look
+        return MARKER if look is VARYING else look
     made: Core = look.kind.of(next(nodes), look.wants_gradient)
     made._taped = True  # no start: of a tensor that is one the node says so
     return made
@@ -247,6 +254,11 @@ def _all(kind: type, values: Iterable[Any]) -> Iterator[Any]:
             yield value
         elif type(value) in _PARTED:
             yield from _all(kind, _PARTED[type(value)](value))
+
+
+def _numbers(found: Result | None, given: Sequence[Any]) -> list[Bound]:
+    """The leaf for the operand's value."""
+    return [leaf_of(given[1], dtype, device) for dtype, device in found.numbers] if found else []
 
 
 class Output(NamedTuple):
@@ -283,6 +295,7 @@ class Result(NamedTuple):
     outputs: list[Output]
     container: Callable[[Iterable[Any]], Any] | None
     is_new: bool  # whether none of them is a view or a copy of what is given
+    numbers: list[tuple[DType, str]] = []  # of constants that may change, the last of its holes
 
     def can_be_made(self, sources: Sequence[Source | UOp], by_nodes: bool) -> bool:
         """Whether there is no view, or only of what is promised and will be stored; and where nodes
@@ -304,6 +317,9 @@ class Result(NamedTuple):
         right = [each._uop for each in (result if self.container else (result,))]
         return all(map(is_, _plain(nodes), _plain(right)))
 
+
+ANY_NUMBER = Result(Template((), ()), [], None, False)
+"""Says that a call is to be remembered for any number."""
 
 _promises: dict[Hashable, weakref.ref[Promise]] = {}
 """What is the same of the same is promised once, as equal nodes are one. A promise that dies takes
@@ -340,9 +356,7 @@ def _output(
         return None
     views = ends.index(_end_below(node, ends)) if is_view else None
     if views is not None and each.family is not tensors[views].family:
-        if root_of(node) is None:
-            return None  # a copy that comes to the same
-        views = None
+        views = None  # a copy
     look = look_at(type(each), each.requires_grad, node)
     return Output(type(each), each.requires_grad, look, views, moves)
 
@@ -365,6 +379,10 @@ def _remembered(
     method: Callable[..., Any], names: tuple[str, ...], modes: Hashable, *looks: Hashable
 ) -> Result | None:
     """What the method makes of arguments that look so; None where it isn't to be remembered."""
+    takes_any = getattr(method, "takes_any_number", False) and not names
+    free = opened(looks) if takes_any else None
+    if free is not None and varies((method, names, modes, *free)):
+        return ANY_NUMBER
     alike = list(_all(Look, looks))
     chains = [stand_in(look) for look in alike]
     holes = [node for chain in chains for node in chain]
@@ -401,13 +419,19 @@ def _remembered(
         or any([node.op in _NEW for node in inner])  # storage, or numbers that were drawn
     ):
         return None
-    template = Template(holes, nodes)
+    constants = marked(inner) if VARYING in looks else []
+    if len(constants) != (VARYING in looks):
+        return None
+    template = Template((*holes, *constants), nodes)
     if not tensors:  # nodes that others make, too, and compute: nothing may keep these
         if any([each.look is None for each in outputs]):
             return None
         template.roots = tuple([stand_in(each.look)[0] for each in outputs if each.look])
     is_new = all([each.moves is None for each in outputs])
-    return None if template.looks_behind(alike) else Result(template, outputs, container, is_new)
+    if template.looks_behind(alike):
+        return None
+    numbers: Any = [(node.dtype, node.device) for node in constants]
+    return Result(template, outputs, container, is_new, numbers)
 
 
 def _plain(nodes: Sequence[UOp], holes: Collection[UOp] = ()) -> list[UOp]:
@@ -459,7 +483,7 @@ def _is_right(
         shadows = [_shadows(value, made) for value in values]
         if result.gives(_run(method, names, shadows), made[promises[0].expression]):
             return True
-    pairs = zip(_all(Core, values), seen, strict=True)
+    pairs = zip(_all(Core, values), seen, strict=False)  # numbers come last
     return any(type(source) is Promise and t._source is not source for t, source in pairs)
 
 

@@ -29,6 +29,7 @@ from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import capturing, copy_out, is_open, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
+    Buffer,
     copies_of,
     is_read,
     is_shared,
@@ -46,9 +47,10 @@ from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
-from tinygrad.tensor.promise import Promise, Version, Written, recording, source_of
+from tinygrad.tensor.promise import Promise, Version, Written, recording
 from tinygrad.tensor.roots import copied_part, has_no_sources, is_detached, root_of, tape_end
 from tinygrad.tensor.shapes import check_number
+from tinygrad.tensor.sources import numbers_of, source_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -185,8 +187,10 @@ class Writing(Autograd):
         >>> t.assign(Tensor([3, 4])).tolist()
         [3, 4]
         """
-        if type(x) in (int, float) and self._takes_number(x):
-            return self
+        if type(x) in (int, float):
+            check_number("assign", x, self.dtype)
+            if self._takes_at_once(x):
+                return self
         if type(x) is type(self) and self._takes_its_promise(x):
             return self
         given = self._value_for_write("assign", x)
@@ -194,6 +198,10 @@ class Writing(Autograd):
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
+        if given.shape == self.shape and given.device == self.device:
+            numbers = numbers_of(given)
+            if numbers is not None and self._takes_at_once(numbers):
+                return self
         value = self._given("assign", given)
         with turns.together(), keeping.now:
             passes = self._is_recorded and not _has_leaf(self._members())
@@ -373,11 +381,12 @@ class Writing(Autograd):
         note_change(self)
         return True
 
-    def _takes_number(self, number: float) -> bool:
-        """Writes a number at once to storage that this is all of, if that is small, nobody else
-        sees it, and nothing waits for what it was: so no graph is made of, say, a learning rate."""
-        check_number("assign", number, self.dtype)
-        is_kind = dtypes.is_float(self.dtype) or (type(number) is int and dtypes.is_int(self.dtype))
+    def _takes_at_once(self, value: float | Buffer) -> bool:
+        """Writes a number, or what the host has of all elements, at once to storage that this is
+        all of, if that is small, nobody else sees it, and nothing waits for what it was: so no
+        graph is made of, say, a learning rate."""
+        is_given = type(value) is int or isinstance(value, Buffer)
+        is_kind = dtypes.is_float(self.dtype) or (is_given and dtypes.is_int(self.dtype))
         if self.requires_grad or self._taped or not recording.writes or capturing() or not is_kind:
             return False
         with turns.together(), keeping.now:
@@ -394,9 +403,12 @@ class Writing(Autograd):
                 or waiting_for({buffer})
             ):
                 return False
-            kind = numpy_dtype(base.dtype)
-            value = np.full(base.arg, dtypes.as_const(number, base.dtype), kind)
-            buffer.write(value.view(np.uint8).data)
+            if isinstance(value, Buffer):
+                buffer.write(value.read())
+            else:
+                kind = numpy_dtype(base.dtype)
+                numbers = np.full(base.arg, dtypes.as_const(value, base.dtype), kind)
+                buffer.write(numbers.view(np.uint8).data)
             buffer.era += 1
             buffer.expression = buffer.past = None
         return True
@@ -414,7 +426,7 @@ class Writing(Autograd):
         with recording.written_down(followed=False), noting():  # who promised it has noted it
             self._overwrite(self, value)
 
-    def _do_write(self) -> bool:
+    def _compute_now(self) -> bool:
         if capturing() or open_inputs:
             return False
         compute([self])

@@ -1,0 +1,198 @@
+"""What expressions of a tensor stand on: a promise, or a version of storage.
+
+A tensor whose promise was kept has a node, and no promise. If that isn't computed, it is promised
+again, so what a loop holds since its first step, which needed a graph, doesn't send all others the
+long way."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tinygrad.backends import keeps
+from tinygrad.base.dtype import dtypes
+from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
+from tinygrad.engine.turns import keeping, turns
+from tinygrad.schedule.bases import MOVED, contiguous_base
+from tinygrad.tensor.looks import Look, look_at
+from tinygrad.tensor.promise import (
+    Bound,
+    Expression,
+    Promise,
+    Source,
+    Template,
+    Version,
+    Written,
+    equals_known,
+    is_start_of,
+    recording,
+)
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def source_of(tensor: Any) -> Source | None:
+    """The promise or the version that expressions of a tensor stand on; None if there must be
+    a node."""
+    source: Version | Promise | None = tensor._source
+    if isinstance(source, Promise):
+        is_alike = source.wants is tensor.requires_grad and source.look is not None
+        if is_alike and (tensor._taped or not source.is_computed):
+            return source
+        _ask(tensor, source)
+        source = None
+    elif source is not None and (now := source.now(tensor)) is not None:
+        return now
+    if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
+        return _promised_again(tensor)
+    view, node = tensor._value, tensor._uop
+    base = view
+    while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
+        base = base.src[0]
+    buffer = base.storage
+    if base.op is Ops.CONST:
+        if tensor.requires_grad:
+            return None
+    elif base.op is Ops.ASSIGN and tensor.requires_grad is True and not tensor._taped:
+        return source_of(tensor) if recording.writes and tensor._compute_now() else None
+    elif base.op is not Ops.BUFFER:
+        return _promised_again(tensor)
+    elif buffer is None or buffer.fixed or buffer.parts:
+        return None
+    look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
+    if look is None or keeps(look.device) or base.newer is not None:
+        return None
+    made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
+    if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
+        return source_of(tensor)  # another thread has written: this may be of two values
+    if isinstance(source, Version) and source.takes(made):
+        return made
+    tensor._source = made
+    return made
+
+
+def _ask(tensor: Any, promise: Promise) -> None:
+    """Has the node made. What gradients begin at, and a write, is computed first, so that they are
+    storage to the next step."""
+    begins = tensor.requires_grad is True and not tensor._taped
+    if recording.writes and (begins or type(promise) is Written):
+        tensor._compute_now()
+    _ = tensor._uop
+
+
+_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
+
+
+MOST_DEEP = 40
+"""Promises that stand on each other, of which the last may be promised again."""
+
+
+class Before(NamedTuple):
+    """What a node was promised as, before somebody asked for it. `sources`: nodes in the place of
+    promises, which would keep what is computed."""
+
+    template: Template
+    sources: Sequence[Version | Bound | UOp]
+    origin: str | None
+    number: int
+    look: Look | None
+    wants: bool | None
+    views: int | None  # the source that it is a view of
+    now: weakref.ref[Promise]  # the same, promised again
+
+
+_before: weakref.WeakKeyDictionary[UOp, Before] = weakref.WeakKeyDictionary()
+
+
+def remember_promise(promise: Promise) -> None:
+    """That a value, which isn't computed, had no node, and could do without. (Long chains stay
+    nodes: they have some because they are long.)"""
+    waiting = [promise] if promise.depth <= MOST_DEEP else []
+    while waiting:
+        promise = waiting.pop()
+        made, number = promise.expression, promise.number
+        node = None if made.nodes is None else made.nodes[number]
+        if node is None or node in _before or type(promise) is Written:
+            continue
+        below = [source for source in made.sources if isinstance(source, Promise)]
+        sources = [s.node if isinstance(s, Promise) else s for s in made.sources]
+        views = [i for i, s in enumerate(made.sources) if s in below and s.stored is promise._of]
+        what = made.template, sources, made.origin, number, promise.look, promise.wants
+        _before[node] = Before(*what, views[0] if views else None, weakref.ref(promise))
+        waiting += below
+
+
+def _promised_again(tensor: Any) -> Promise | None:
+    """The promise of a tensor that has a node, because somebody asked for it, and isn't computed:
+    so what a loop holds doesn't send each of its steps the long way."""
+    before = _before.get(tensor._uop)
+    if before is None or before.look is None or before.look.kind is not type(tensor):
+        return None  # a complex tensor has the node of a real one
+    is_alike = tensor._taped is (before.wants is True) and before.wants is tensor.requires_grad
+    return _again(tensor._uop, {}) if is_alike else None
+
+
+def _again(node: UOp, made: dict[UOp, Promise | None]) -> Promise | None:
+    """What was promised, if nothing that it stands on was computed, which may be written, or is
+    over. What was `made` on the way isn't made twice."""
+    if node not in made:
+        made[node] = None if equals_known(node) else _of_sources(node, _before.get(node), made)
+    return made[node]
+
+
+def _of_sources(
+    node: UOp, before: Before | None, made: dict[UOp, Promise | None]
+) -> Promise | None:
+    if before is None or before.look is None:
+        return None
+    sources: list[Source] = []
+    for below in before.sources:
+        source = _again(below, made) if isinstance(below, UOp) else below
+        if source is None or (type(source) is Version and source.is_over):
+            return None
+        sources.append(source)
+    promise = before.now()
+    if promise is None:
+        expression = Expression(before.template, sources, before.origin)
+        of: Any = None if before.views is None else sources[before.views]
+        promise = Promise(expression, before.number, before.look, before.wants, of)
+        _before[node] = before._replace(now=weakref.ref(promise))
+    return None if promise.is_computed else promise
+
+
+def numbers_of(tensor: Any) -> Buffer | None:
+    """What the host has of a tensor that is a copy of it, all in its order, and isn't made yet."""
+    copy = _pending_copy(tensor)
+    if copy is None or contiguous_base(tensor._uop) is not copy or copy.known is not None:
+        return None
+    return copy.src[0].storage  # type: ignore[no-any-return]
+
+
+def _pending_copy(tensor: Any) -> UOp | None:
+    """The copy of numbers of a list, to one device, that a tensor is, or is a view of, and that is
+    yet to be made."""
+    if isinstance(tensor._source, Promise) or (copy := bottom_of(tensor._uop)).op is not Ops.COPY:
+        return None
+    host, device = copy.src[0], copy.device
+    is_list = host.op is Ops.BUFFER and host.device == "PYTHON" and type(device) is str
+    return copy if is_list and not keeps(device) else None
+
+
+def fetch(tensor: Any) -> bool:
+    """Brings numbers from a list to their device now, if a tensor is a copy of such that is yet to
+    be made; says whether it was. Not floats that a gradient may be asked by: what others made of
+    the copy would be none of theirs any more."""
+    copy, is_silent = _pending_copy(tensor), tensor.requires_grad is None
+    if copy is None or (is_silent and dtypes.is_float(copy.dtype)):
+        return False
+    host, device = copy.src[0], copy.device
+    with turns.together(), keeping.now:
+        is_new = copy.known is None and host.storage is not None
+        if is_new:
+            made = empty(device, host.arg, copy.dtype)
+            made.storage.write(host.storage.read())
+            computed_from(made, copy)
+            learn(copy, made)
+    return is_new
