@@ -177,6 +177,14 @@ class Draft:
         inside = self.kernel.toposort(stop=before) if before else self.stages.values()
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
+    def size(self, loop: str) -> int:
+        """The turns of the loop of that name."""
+        return size_of(self.loops[loop])
+
+    def turns(self, loops: Iterable[str]) -> int:
+        """How often the body of the loops of these names runs."""
+        return turns(self.loops[name] for name in loops)
+
     def nest(self, name: str) -> Nest:
         """The loops and values of the STOREs ("store", or another name from `stores_of`) or of a
         stage. For a stage that accumulates, the values are those that it takes in."""
@@ -208,7 +216,7 @@ class Draft:
 
     def vectorise(self, loop: str, copies: int, role: str = "UNROLL") -> None:
         """Splits `loop` into turns of `copies` vectors each. A short loop is unrolled instead."""
-        size, role_now = size_of(self.loops[loop]), role_of(self.loops[loop])
+        size, role_now = self.size(loop), role_of(self.loops[loop])
         if role_now not in ("LOOP", "PARALLEL"):
             return
         lanes = self.lanes_within(size)

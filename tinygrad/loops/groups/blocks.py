@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step
+from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.products import those_in
 from tinygrad.uop.node import UOp
@@ -91,7 +91,7 @@ def fill(draft: Draft, name: str, lanes: int) -> None:
     loads = reads_of(draft.below(draft.nest(name).values))
     fast = min(own, key=lambda x: (reach(loads, draft.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
-    elements = prod(size_of(draft.loops[x]) for x in own)
+    elements = draft.turns(own)
     width = draft.target.lanes(draft.stages[name].dtype.itemsize)
     while width > 1 and elements < lanes * width:
         width //= 2
@@ -100,7 +100,7 @@ def fill(draft: Draft, name: str, lanes: int) -> None:
         tail = [draft.split(fast, width, fast + "v", "LOOP", "VECTOR")]
     given, _ = deal(draft, (fast, *reversed(others)), lanes)
     for loop in own:
-        if role_of(draft.loops[loop]) == "LOOP" and size_of(draft.loops[loop]) <= SHORT:
+        if role_of(draft.loops[loop]) == "LOOP" and draft.size(loop) <= SHORT:
             draft.do("role", loop, "UNROLL")
     draft.do("order", name, (*(x for x in own if x not in given), *given, *tail))
 
@@ -122,7 +122,7 @@ def deal(draft: Draft, loops: Iterable[str], lanes: int) -> tuple[list[str], int
     that count lanes, slowest first, and how many lanes share each position."""
     given: list[str] = []
     for loop in loops:
-        size = size_of(draft.loops[loop])
+        size = draft.size(loop)
         if lanes == 1:
             break
         if size <= lanes:
@@ -246,7 +246,7 @@ class Blocks(ABC):
         options = self.options
         if all(is_copy(x, draft.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
             options = (
-                *pipeline(draft.target, self.shape.shared, size_of(draft.loops[k])),
+                *pipeline(draft.target, self.shape.shared, draft.size(k)),
                 *options,
             )
         for axis, layout in enumerate(layouts):

@@ -121,7 +121,7 @@ def transpose_windows(draft: Draft) -> tuple[str, ...]:
     while len(taps) > 1 and not found.beside:
         inner, outer = taps.pop(), taps.pop()
         taps.append(draft.merge(outer, inner, "p"))
-    parts = _parts(draft, found, turns(draft.loops[n] for n in rest))
+    parts = _parts(draft, found, draft.turns(rest))
     sums = draft.sums  # the inner one first
     layout = (*rest, *parts, *blocks, *images, *taps, along)
     name = draft.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
@@ -329,7 +329,7 @@ def _keep_window(draft: Draft, found: WindowProduct, tasks: Names, images: Names
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in (*taps, *tasks)]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
-    squares = min(size_of(free[-1]), turns(draft.loops[n] for n in channels)) >= draft.lanes
+    squares = min(size_of(free[-1]), draft.turns(channels)) >= draft.lanes
     inside = channels if squares and not found.is_summed else []
     if found.beside:
         inside = [*images, *channels] if squares else [*channels, *images]

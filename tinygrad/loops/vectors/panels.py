@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.layout import (
     gate_of,
@@ -32,13 +31,13 @@ def fill_nest(draft: Draft, one: Product, name: str, column: str, stretch: int) 
     filled = _as_memory_runs(draft, one, name)
     lanes, inner, across = draft.lanes, filled[-1] if filled else "", f"{name}.{column}"
     loads = reads_of(draft.stages[name].src[0].toposort())
-    word = turns(draft.loops[k] for k in one.depth)  # neighbours along k that stay together
+    word = draft.turns(one.depth)  # neighbours along k that stay together
     along_k = bool(filled) and word in steps_along(loads, draft.loops[inner])
     both = [n for n in loads if not filled or draft.loops[inner] in n.ranges]
     along_n = 1 in steps_along(both, draft.loops[across])
     if stretch:
         columns: tuple[str, ...] = fill_stretches(draft, name, across, stretch)
-    elif along_k and not along_n and size_of(draft.loops[inner]) >= lanes:
+    elif along_k and not along_n and draft.size(inner) >= lanes:
         fill_squares(draft, name, inner, across)
         return
     else:

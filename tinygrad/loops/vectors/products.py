@@ -165,7 +165,7 @@ def _unroll_inner(draft: Draft, tiling: Tiling, one: Product) -> None:
     if size_of(one.inner) <= SHORT_LOOP:
         draft.do("role", inner, "UNROLL")
         around = [n for n in one.loops[-2:-1] if n in draft.loops]
-        if turns(draft.loops[n] for n in (*around, inner)) <= SHORT_LOOPS:
+        if draft.turns((*around, inner)) <= SHORT_LOOPS:
             draft.give("UNROLL", around)
     elif tiling.width > draft.lanes or 2 * tiling.height <= draft.target.registers:
         draft.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
@@ -387,8 +387,8 @@ def _taps_outside(draft: Draft, tiling: Tiling, one: Product) -> Product:
         order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
     else:
         near = [n for n in one.loops if steps[n] <= PAGE]
-        far = max(near, key=lambda n: size_of(draft.loops[n]), default=one.loops[-1])
-        if size_of(draft.loops[far]) <= size_of(draft.loops[one.loops[-1]]):
+        far = max(near, key=draft.size, default=one.loops[-1])
+        if draft.size(far) <= draft.size(one.loops[-1]):
             return one
         order = [*(n for n in one.loops if n != far), far]
     draft.do("order", "reduce", order)
@@ -409,7 +409,7 @@ def _lies_in_tiles(draft: Draft, tiling: Tiling, one: Product, rows: UOp) -> boo
     sum's outermost loop: another copy would only add bytes to move. Or whether a few panels read
     rows that lie beside each other, so that a tile finds its lines where the last one left them."""
     tile = (tiling.m_copies, *one.loops[1:])
-    lines = turns(draft.loops[n] for n in tile) * rows.dtype.itemsize // draft.target.cache_line
+    lines = draft.turns(tile) * rows.dtype.itemsize // draft.target.cache_line
     once = tiling.columns <= tiling.together
     if once and lines > 1 and _run(draft, rows, tile) >= LONG_RUN:
         return True
@@ -542,14 +542,13 @@ def _tasks(draft: Draft, tiling: Tiling, outer: list[str]) -> None:
     blocks of rows."""
     free = [n for n in outer if n not in draft.blocked]
     blocked = [n for n in outer if n in draft.blocked]
-    loops = [draft.loops[n] for n in (*free, *tiling.panels)]
     blocks = _row_blocks(draft, tiling)
-    if turns(loops) < TASKS_WITH_BLOCKS and blocked:
+    if draft.turns((*free, *tiling.panels)) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
     elif blocks > 1:
         first = (*tiling.edges, tiling.m)[0]
         if not tiling.edges:
-            part = ceil(size_of(draft.loops[first]) / blocks)
+            part = ceil(draft.size(first) / blocks)
             draft.split(first, part, first + "t")
         free.append(first)
         outer = [*outer, *tiling.panels, first]
@@ -570,8 +569,8 @@ def _are_tasks(draft: Draft, blocked: set[str]) -> bool:
 def _row_blocks(draft: Draft, tiling: Tiling) -> int:
     """The number of blocks of row tiles that are separate tasks, if panels alone are too few."""
     outer = [n for n in draft.names_in(tiling.nest.name) if n not in tiling.inside]
-    tasks = turns(draft.loops[n] for n in (*outer, *tiling.panels))
-    row_tiles = turns(draft.loops[n] for n in (*tiling.edges, tiling.m))
+    tasks = draft.turns((*outer, *tiling.panels))
+    row_tiles = draft.turns((*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or draft.kept or set(outer) & draft.blocked or tasks >= enough:
         return 1
