@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.index import Copies, Integers, Terms
+from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, as_node, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
@@ -27,13 +27,14 @@ from tinygrad.loops.layout import (
     element,
     elements,
     flat_offset,
-    gate_of,
     name_of,
     option,
     role_of,
     size_of,
 )
 from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT
+from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.instructions import ALIGNMENT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -217,9 +218,9 @@ class Access:
         loop = self.integers.vector_of(read, copies)
         if loop is None:
             return self._emit(address, 1, mask)
-        if _step(address.terms, loop) == 1:
+        if step_in(address.terms, loop) == 1:
             return self._emit(address.start(loop), size_of(loop), mask)
-        if _step(address.terms, loop) == 0 and self._is_inside(read, copies):
+        if step_in(address.terms, loop) == 0 and self._is_inside(read, copies):
             found = self._emit(address, 1, None)  # lanes differ in their masks only
             return self.program.chosen(mask, found, UOp.const(read.dtype, 0))
         along = self.runs_along(address, loop)
@@ -377,7 +378,7 @@ class Access:
         steps = (prod(map(size_of, inner)), 1) if _is_row_major(terms, inner) else (1,)
         for term in terms:
             is_copy = term in address.copies and role_of(term) == "UNROLL"
-            if is_copy and size_of(term) == size and _step(terms, term) in steps:
+            if is_copy and size_of(term) == size and step_in(terms, term) in steps:
                 return term
         return None
 
@@ -442,10 +443,10 @@ class Access:
             return
         size = size_of(loop)
         value = program.widen(value, size)
-        if _step(address.terms, loop) == 1:
+        if step_in(address.terms, loop) == 1:
             self._put(address.start(loop), value, mask, nontemporal)
-        elif self._is_sieved(_step(address.terms, loop), size):
-            self._sieved(address.start(loop), value, mask, _step(address.terms, loop) or 1)
+        elif self._is_sieved(step_in(address.terms, loop), size):
+            self._sieved(address.start(loop), value, mask, step_in(address.terms, loop) or 1)
         else:
             for lane, own in self._lanes_on(mask, size):
                 self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
@@ -482,7 +483,7 @@ class Access:
         ends = []
         for memory, place in ((stage, offset), (read.src[0], read.src[1])):
             address = self.at(memory, place, copies)
-            if _step(address.terms, loop) != 1:
+            if step_in(address.terms, loop) != 1:
                 return False
             pointer, alignment = self.pointer(address.start(loop))
             if alignment % FETCHED or not self.target.aligned:
@@ -614,17 +615,10 @@ def _is_row_major(terms: Terms, tiles: Loops) -> bool:
     """Whether the elements for the turns of `tiles` are contiguous, in this order."""
     step = 1
     for loop in reversed(tiles):
-        if _step(terms, loop) != step:
+        if step_in(terms, loop) != step:
             return False
         step *= size_of(loop)
     return True
-
-
-def _step(terms: Terms, loop: UOp) -> int | None:
-    """The elements from lane to lane; None if the steps differ."""
-    if any(loop in term.ranges for term in terms if term is not loop):
-        return None
-    return terms.get(loop, 0)
 
 
 def _is_computed(gate: UOp | None) -> bool:

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.access import ROW, Access, is_swizzled
-from tinygrad.codegen.index import Terms
 from tinygrad.codegen.linear import as_node
 from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import (
-    below_bits,
+    copy_of,
     element,
     flat_offset,
-    gate_of,
     option,
     own_ranges,
     size_of,
 )
 from tinygrad.simplify.affine import FREE, add, affine
+from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.simplify.masks import conditions_of, gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -86,13 +86,12 @@ class Boxes:
 def boxes_of(stage: UOp) -> Boxes | None:
     """A swizzled stage as boxes of the buffer that it copies. None if it is not a copy, or if its
     rows are not evenly spaced."""
-    value, size = below_bits(stage.src[0]), stage.dtype.itemsize
-    is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
-    if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
+    value, size = copy_of(stage.src[0]), stage.dtype.itemsize
+    if value is None or not (is_swizzled(stage) and option(stage, "whole")):
         return None
     (terms, constant), (steps, _) = affine(value.src[1]), affine(flat_offset(element(stage)))
     own = sorted((r for r in own_ranges(stage) if size_of(r) > 1), key=lambda r: steps[r])
-    if any(r in term.ranges for term in terms for r in own if term is not r):
+    if any(step_in(terms, r) is None for r in own):
         return None
     row = ROW // size  # elements
     along, across = [r for r in own if steps[r] < row], [r for r in own if steps[r] >= row]
@@ -136,7 +135,7 @@ def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
     the end of an axis. The part of a coordinate that counts beyond the end, such as a batch,
     becomes an axis of its own."""
     beyond: dict[int, Terms] = {}
-    for condition in _conditions(gate):
+    for condition in conditions_of(gate):
         if condition.op is not Ops.CMPLT or condition.src[0].dtype is not dtypes.index:
             return None
         smaller, larger = condition.src
@@ -159,12 +158,6 @@ def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
             axes.append(Axis(axis.stride * step, {t: k // step for t, k in others.items()}))
             axis.terms = _without(axis.terms, list(others))
     return axes
-
-
-def _conditions(gate: UOp | None) -> list[UOp]:
-    if gate is None:
-        return []
-    return [x for s in gate.src for x in _conditions(s)] if gate.op is Ops.AND else [gate]
 
 
 def _end(axis: Axis, terms: Terms, limit: int) -> tuple[int, Terms] | None:

@@ -29,7 +29,7 @@ from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.constants import identity
-from tinygrad.simplify.forms import number
+from tinygrad.simplify.forms import number, step_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -190,7 +190,7 @@ class Sums:
         loops = [self.loops[name] for name in items]
         inside = [r for r in loops if role_of(r) == "VECTOR"]
         outside = [r for r in loops if r not in inside]
-        if g is None or t is None or any(g in x.ranges for x in terms if x is not g):
+        if g is None or t is None or step_in(terms, g) is None:
             return None
         pack = prod(size_of(r) for r in inside)
         steps = [terms.get(r, 0) for r in inside] or [1]

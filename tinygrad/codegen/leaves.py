@@ -10,9 +10,10 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
-from tinygrad.loops.layout import below_bits, option, role_of
+from tinygrad.loops.layout import copy_of, option, role_of
 from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT
 from tinygrad.simplify.affine import affine
+from tinygrad.simplify.forms import step_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -104,21 +105,16 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
     """The read that a stage is an exact copy of, if the stage is filled by copy instructions."""
     if memory.op is not Ops.STAGE or option(memory, "via") != "async":
         return None
-    value = below_bits(value)
-    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
+    return copy_of(value)
 
 
 def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
     """Whether two lanes may store to the same element, always or depending on data: then the lanes
     run one after the other, and each reads what those before it stored."""
+    vectors = [r for r in own if role_of(r) == "VECTOR"]
     if all(role_of(r) != "ORDERED" for r in own):
         return False
-    for loop in own:
-        for store in stores if role_of(loop) == "VECTOR" else ():
-            terms, _ = affine(store.offset)
-            if [term for term in terms if loop in term.ranges] != [loop]:
-                return True
-    return False
+    return any(not step_in(affine(each.offset)[0], r) for r in vectors for each in stores)
 
 
 def _depended_on(own: Sequence[UOp], store: Store) -> list[UOp]:

@@ -20,7 +20,6 @@ from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
-    gate_of,
     own_ranges,
     role_of,
     size_of,
@@ -29,6 +28,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import MERGED
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 

@@ -15,7 +15,6 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     accumulates,
     fill_order,
-    gate_of,
     name_of,
     nodes_of,
     option,
@@ -30,6 +29,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
 from tinygrad.loops.recipe import Recipe
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, Ops
 

@@ -11,6 +11,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.simplify.affine import affine, weighted
+from tinygrad.simplify.forms import step_in
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -145,22 +146,10 @@ def indices(access: UOp) -> tuple[UOp, ...]:
     return access.src[1 : 1 + access.arg]
 
 
-def gate_of(access: UOp) -> UOp | None:
-    """The bool under which an INDEX reads; None if it always reads."""
-    return access.src[1 + access.arg] if len(access.src) > 1 + access.arg else None
-
-
 def step(access: UOp, loop: UOp) -> int | None:
     """How many elements an INDEX advances with each turn of `loop`; None if the step is not
     constant."""
-    terms, _ = affine(flat_offset(access))
-    found = 0
-    for term, k in terms.items():
-        if term is loop:
-            found = k
-        elif loop in term.ranges:
-            return None
-    return found
+    return step_in(affine(flat_offset(access))[0], loop)
 
 
 def reads_of(nodes: Iterable[UOp]) -> list[UOp]:
@@ -212,6 +201,12 @@ def below_bits(value: UOp) -> UOp:
     while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
         value = value.src[0]
     return value
+
+
+def copy_of(value: UOp) -> UOp | None:
+    """The read of a buffer that a value is, but for such bitcasts; None if it is computed."""
+    value = below_bits(value)
+    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
 
 
 def steady(access: UOp, loop: UOp) -> bool:

@@ -17,7 +17,7 @@ from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check, is_positive_zero
-from tinygrad.simplify.masks import all_of, bounds_under, conditions_of
+from tinygrad.simplify.masks import all_of, bounds_under, conditions_of, gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 
@@ -158,8 +158,8 @@ def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
 
 def _reads_under(conditions: set[UOp], value: UOp) -> bool:
     """Whether a value is computed from reads that all these conditions gate."""
-    reads = (n for n in value.toposort() if n.op is Ops.INDEX and len(n.src) > 1 + n.arg)
-    return any(conditions.issubset(conditions_of(n.src[1 + n.arg])) for n in reads)
+    reads = (n for n in value.toposort() if n.op is Ops.INDEX)
+    return any(conditions.issubset(conditions_of(gate_of(n))) for n in reads)
 
 
 def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
@@ -199,8 +199,8 @@ def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
             stack += todo
             continue
         stack.pop()
-        if node.op is Ops.INDEX and len(node.src) > 1 + node.arg:
-            zero[node] = conditions.issubset(conditions_of(node.src[1 + node.arg]))
+        if node.op is Ops.INDEX:
+            zero[node] = conditions.issubset(conditions_of(gate_of(node)))
         elif node.op is Ops.CONST:
             zero[node] = is_positive_zero(node)
         elif node.op is Ops.FDIV:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, step
+from tinygrad.loops.layout import copy_of, own_ranges, reads_of, role_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.products import those_in
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
@@ -80,8 +79,8 @@ def pipeline(target: Target, shared: int, most: int) -> Options:
 
 def is_copy(value: UOp, along: UOp) -> bool:
     """Whether a piece is an exact copy of memory whose rows have neighbours along `along`."""
-    value = below_bits(value)
-    return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
+    read = copy_of(value)
+    return read is not None and step(read, along) == 1
 
 
 def fill(draft: Draft, name: str, lanes: int) -> None:

@@ -28,7 +28,6 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, Draft, names
 from tinygrad.loops.layout import (
     flat_offset,
-    gate_of,
     is_plain_loop,
     linear,
     name_of,
@@ -48,6 +47,7 @@ from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.loops.windows import Pair, pairs_of
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.layout import (
-    gate_of,
     goes_as_one,
     name_of,
     own_ranges,
@@ -21,6 +20,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
