@@ -26,7 +26,7 @@ from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off
-from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name, variable_number
+from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, numbered, variable_number
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.rewrites import rewrite
 from tinygrad.schedule.shard import is_sharded, shard
@@ -161,7 +161,7 @@ class _Planner:
         self._connect(units)
         put_off(units)
         given = sum(storage.nbytes for storage in self.storages)
-        ready = Ready(units, storage_home, self._is_temporary, given)
+        ready = Ready(units, self._is_temporary, given)
         left = set(units)
         while left:
             while not ready:
@@ -297,12 +297,8 @@ class _Planner:
         )
         written = dict.fromkeys(self._slot_storage(store.src[0].src[0]) for store in stores)
         storages = tuple({**written, **dict.fromkeys(map(self._slot_storage, params))})
-        changes: dict[UOp, UOp] = {}
-        for node in params:
-            slot = storages.index(self._slot_storage(node))
-            changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
-        for i, node in enumerate(variables):
-            changes[node] = node.replace(arg=(variable_name(i), *node.arg[1:]))
+        changes = {n: numbered(n, storages.index(self._slot_storage(n))) for n in params}
+        changes |= {node: numbered(node, i) for i, node in enumerate(variables)}
         outer = stores[0].src[2:]
         for i, loop in enumerate(dict.fromkeys((*outer, *ranges))):
             name = f"i{i}" if i < len(outer) else f"k{i - len(outer)}"
@@ -323,13 +319,9 @@ class _Planner:
             params = {n.arg[0]: n for n in order if n.op is Ops.PARAM}
             variables = {variable_number(n.arg[0]): n for n in order if n.op is Ops.DEFINE_VAR}
             slots, numbers = tuple(sorted(params)), tuple(sorted(variables))
-            changes: dict[UOp, UOp] = {}
-            for new, old in enumerate(slots):
-                param = params[old]
-                changes[param] = param.replace(arg=(new, param.arg[1]))
-            for new, old in enumerate(numbers):
-                variable = variables[old]
-                changes[variable] = variable.replace(arg=(variable_name(new), *variable.arg[1:]))
+            changes = {params[old]: numbered(params[old], new) for new, old in enumerate(slots)}
+            kept = (variables[old] for old in numbers)
+            changes |= {node: numbered(node, new) for new, node in enumerate(kept)}
             self.finished[kernel] = (ast.substitute(changes), slots, numbers)
         return self.finished[kernel]
 

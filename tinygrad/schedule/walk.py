@@ -25,6 +25,7 @@ from tinygrad.schedule.bases import (
 )
 from tinygrad.schedule.crossings import between, joinable
 from tinygrad.schedule.demand import (
+    IN_ORDER,
     Contexts,
     Demand,
     Demanded,
@@ -32,6 +33,7 @@ from tinygrad.schedule.demand import (
     Link,
     joined_index,
     loop_shape,
+    ordered_axes,
     stored_in,
 )
 from tinygrad.schedule.inlining import FEW_ROWS, Inlining, makes_rows
@@ -54,8 +56,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
-ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
-IN_ORDER = frozenset((Ops.SCATTER, Ops.RUNNING))
+ALWAYS_STORED = STEPS | IN_ORDER | {Ops.CONTIGUOUS, Ops.ASSIGN, Ops.ITEM}
 MOST_STORES = 32  # of a kernel
 
 
@@ -186,13 +187,14 @@ class Demands:
         """Loops of these sizes for each axis, and the index that they form."""
         ranges: list[UOp] = []
         index: list[UOp] = []
+        ordered = ordered_axes(node)
         for axis, sizes in enumerate(pieces):
-            loops = []
+            loops, role = [], "ORDERED" if axis in ordered else "LOOP"
             for size in sizes:
                 if size == 1:
                     loops.append(ZERO)
                 else:
-                    loops.append(UOp.range(size, next(self._names), self._role(node, axis)))
+                    loops.append(UOp.range(size, next(self._names), role))
                     ranges.append(loops[-1])
             index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
         return ranges, tuple(index)
@@ -206,14 +208,6 @@ class Demands:
             wanted = reduced_at(node, index, self._above, self._stored)
         return rows_first(ranges, wanted, FEW_ROWS), index
 
-    @staticmethod
-    def _role(node: UOp, axis: int) -> str:
-        """The updates of a SCATTER and the turns of a running reduction must run in order;
-        everything else may be reordered."""
-        ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
-        ordered = ordered or (node.op is Ops.RUNNING and axis == node.arg[1])
-        return "ORDERED" if ordered else "LOOP"
-
     def _kernel_to_join(self, node: UOp, demands: Demanded) -> Demand | None:
         """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
         of its rows (a softmax's sums), if storing it there makes no cycle.
@@ -222,7 +216,7 @@ class Demands:
         those of another can't be one of its sources.
         """
         # a value that a user asks to store ends a kernel
-        if node.op in (Ops.SCATTER, Ops.RUNNING, Ops.CONTIGUOUS) or node in self._apart:
+        if node.op is Ops.CONTIGUOUS or node in self._apart:
             return None
         readers = self._readers.get(node, [])
         users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
@@ -255,9 +249,7 @@ class Demands:
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
         kernel = other.kernel
-        if IN_ORDER.intersection(s.op for s in (node, *kernel.stores)) or not _takes_store(
-            kernel, node
-        ):
+        if not (_takes_store(kernel, node) and IN_ORDER.isdisjoint(s.op for s in kernel.stores)):
             return None
         users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
         after = [user if isinstance(user, int) else user.first for user in users]
@@ -381,7 +373,8 @@ class Demands:
 
 def _takes_store(kernel: Kernel, node: UOp) -> bool:
     """Whether a node may be one more store of a kernel, wherever that computes it."""
-    if len(kernel.stores) >= MOST_STORES or kernel.stores[0].device != node.device:
+    is_full = len(kernel.stores) >= MOST_STORES
+    if is_full or node.op in IN_ORDER or kernel.stores[0].device != node.device:
         return False
     # two versions in one storage must be written one after the other
     home = storage_home(node)
