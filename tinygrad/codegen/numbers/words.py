@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.codegen.linear import HEAD
 from tinygrad.codegen.numbers.pairs import (
     EFFECTS,
     Parts,
@@ -41,7 +42,6 @@ from tinygrad.uop.op import Ops, bit_cast
 LONG = frozenset((dtypes.int64, dtypes.uint64, dtypes.index))
 WIDE = LONG | {dtypes.float64}
 LEAST, MOST = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
-ARGUMENTS = frozenset((Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL))
 
 
 def in_words(program: Sequence[UOp]) -> list[UOp]:
@@ -160,7 +160,7 @@ class _Walk(Rewriting):
             self.parts[node] = self.all_placed(rule(self, node))
             return
         wide = [s for s in node.src if s.dtype in WIDE]
-        if node.op in ARGUMENTS or not (wide or node.dtype in WIDE):
+        if node.op in HEAD or not (wide or node.dtype in WIDE):
             self.parts[node] = (self.rebuilt(node),)
         elif all(len(self.of(s)) == 1 for s in wide) and (
             node.dtype not in LONG or self.fits(node)
