@@ -201,15 +201,11 @@ class _Planner:
 
     def _keep(self, old: UOp, readers: Sequence[Unit]) -> None:
         saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
-        self._copy(old, saved)
+        storages = (self._storage(saved), self._storage(old))
+        self.steps.append(Step(Ops.COPY, self.storages[storages[0]].device, storages))
         for reader in readers:
             if old in reader.reads:
                 reader.moved[old] = saved
-
-    def _copy(self, source: UOp, target: UOp) -> None:
-        storages = (self._storage(target), self._storage(source))
-        device = self.storages[storages[0]].device
-        self.steps.append(Step(Ops.COPY, device, storages))
 
     # ---- steps -----------------------------------------------------------------------------------
 
