@@ -27,6 +27,7 @@ from tinygrad.loops.layout import (
     element,
     elements,
     flat_offset,
+    memory_of,
     name_of,
     option,
     role_of,
@@ -116,7 +117,7 @@ class Access:
         copies = prod(size_of(r) for r in around(memory))
         size = elements(memory) * copies * size_of(slot_of(memory)) + SLACK
         aligned = (ROW * ROWS,) if is_swizzled(memory) else ()
-        return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
+        return self.program.argument(Ops.LOCAL, memory.dtype, (name_of(memory), size, *aligned))
 
     def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
         """The element of `memory` at `offset`, an expression for all copies of the loops."""
@@ -599,13 +600,13 @@ def is_swizzled(memory: UOp) -> bool:
 
 def slot_of(stage: UOp) -> UOp:
     """The index that counts the slots of such an array."""
-    return UOp.range(option(stage, "depth", 1), f"{stage.arg[0]}.slot")
+    return UOp.range(option(stage, "depth", 1), f"{name_of(stage)}.slot")
 
 
 def around(memory: UOp) -> list[UOp]:
     """The copied ranges and lanes that a staged array depends on, a vector last. Each of their
     turns has elements of its own."""
-    if memory.op is not Ops.STAGE or memory.arg[1] != "LOCAL":
+    if memory_of(memory) != "LOCAL":
         return []
     found = [r for r in memory.ranges if role_of(r) in COPIED | LANES]
     return sorted(found, key=lambda r: (role_of(r) == "VECTOR", name_of(r)))

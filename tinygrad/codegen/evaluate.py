@@ -20,12 +20,12 @@ from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
     indices,
+    memory_of,
     name_of,
     option,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import WRITTEN_OUT
@@ -201,7 +201,7 @@ class Evaluator:
 
     def _read(self, node: UOp, copies: Copies) -> UOp:
         stage = node.src[0]
-        if stage.op is Ops.STAGE and stays_in_registers(stage):
+        if memory_of(stage) == "REG":
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))

@@ -19,6 +19,8 @@ from tinygrad.loops.layout import (
     below_bits,
     factor_of,
     flat_offset,
+    memory_of,
+    name_of,
     option,
     own_ranges,
     role_of,
@@ -61,7 +63,7 @@ class Place:
         steps = [(row, i, i * self.size) for i in _powers(count)]
         steps += [(rows, i, i * ROW) for i in _powers(prod(map(size_of, rows)))]
         if any(self._apart(loops, i) != bytes_ for loops, i, bytes_ in steps):
-            raise VerifyError(f"stage {self.stage.arg[0]!r}: its rows are not those a unit reads")
+            raise VerifyError(f"stage {name_of(self.stage)!r}: its rows are not those a unit reads")
         chunk = self._apart(row, inside) if prod(map(size_of, row)) > inside else 0
         self.layout = turned, ROWS * ROW, chunk
 
@@ -181,7 +183,7 @@ class Sums:
         rows 2*t and 2*t + 1. None if memory has neither order."""
         value = below_bits(value)
         stage = value.src[0] if value.op is Ops.INDEX else value
-        if stage.op is not Ops.STAGE or stage.arg[1] != "LOCAL" or not option(stage, "whole"):
+        if memory_of(stage) != "LOCAL" or not option(stage, "whole"):
             return None
         terms, constant = self.owner.integers.form(flat_offset(value))
         digits = self.owner.lanes.block.digits

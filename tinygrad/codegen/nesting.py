@@ -16,12 +16,12 @@ from tinygrad.loops.layout import (
     factor_of,
     fill_order,
     fills_itself,
+    memory_of,
     name_of,
     option,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.nest import (
     Branch,
@@ -391,7 +391,7 @@ class NestBuilder:
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
                 early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(
-                    f"stage {stage.arg[0]!r} can't be filled by its first reader: {early}; "
+                    f"stage {name_of(stage)!r} can't be filled by its first reader: {early}; "
                     "legal: no 'first'"
                 )
 
@@ -431,9 +431,9 @@ def _sources(node: UOp, filled: Collection[UOp]) -> tuple[UOp, ...]:
     if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
         return node.src
     stage = node.src[0]
-    if stage.arg[1] == "GLOBAL" or stage in filled:
+    if memory_of(stage) == "GLOBAL" or stage in filled:
         return node.src[1:]
-    if fills_itself(stage) or stays_in_registers(stage):
+    if fills_itself(stage) or memory_of(stage) == "REG":
         return (*node.src[1:], value_at(node))
     return node.src
 

@@ -30,6 +30,8 @@ from tinygrad.loops.layout import (
     elements,
     fact,
     fill_order,
+    memory_of,
+    name_of,
     nodes_of,
     overlaps,
     own_ranges,
@@ -126,15 +128,14 @@ def lower(kernel: UOp, target: Target) -> Lowered:
         return made[0]
     phases = tuple(phase for part in made for phase in part.phases)
     name, painted = kernel_name(kernel)
-    found = tuple(faults)
-    return Lowered(name, painted, kernel, phases, made[0].temporaries, found, len(made))
+    return Lowered(name, painted, kernel, phases, (), tuple(faults), len(made))
 
 
 class _Lowering:
     def __init__(self, kernel: UOp, target: Target, faults: dict[tuple[str, str], int]) -> None:
         self.kernel, self.target = kernel, target
         nodes = nodes_of(kernel)
-        self.staged = [n for n in nodes if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"]
+        self.staged = [n for n in nodes if memory_of(n) == "GLOBAL"]
         slots = [n.arg[0] for n in nodes if n.op is Ops.PARAM]
         first = max(slots, default=-1) + 1
         self.sizes = {s: elements(s) + SLACK for s in self.staged}
@@ -153,19 +154,13 @@ class _Lowering:
         phases = []
         for stage in self.staged:
             leaves = {"fill": Leaves(fill_order(stage), [fill_of(stage)])}
-            phases.append(self._phase(f"_{stage.arg[0]}", leaves, False))
+            phases.append(self._phase(f"_{name_of(stage)}", leaves, False))
         leaves = {kind: _leaves_of(stores) for kind, stores in stores_of(self.kernel).items()}
         stream = self.kernel.src[0].arg == "nontemporal"
         phases.append(self._phase("", leaves, stream))
         temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
-        return Lowered(
-            self.name,
-            self.colored,
-            self.kernel,
-            tuple(phases),
-            temporaries,
-            tuple(self.faults),
-        )
+        faults = tuple(self.faults)
+        return Lowered(self.name, self.colored, self.kernel, tuple(phases), temporaries, faults)
 
     def _phase(self, suffix: str, leaves: dict[str, Leaves], stream: bool) -> Phase:
         (kind, first), *others = leaves.items()
@@ -237,11 +232,9 @@ class _Lowering:
 
 def _leaves_of(stores: Sequence[UOp]) -> Leaves:
     """STOREs that have the same loops."""
-    places = [(store.src[0], store.src[1]) for store in stores]
-    return Leaves(
-        list(own_ranges(stores[0])),
-        [Store(place.src[0], place.src[1], value) for place, value in places],
-    )
+    pairs = (store.src[:2] for store in stores)
+    made = [Store(place.src[0], place.src[1], value) for place, value in pairs]
+    return Leaves(own_ranges(stores[0]), made)
 
 
 def _for_target(program: list[UOp], target: Target) -> list[UOp]:

@@ -20,10 +20,10 @@ from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
+    memory_of,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
@@ -115,7 +115,7 @@ class Tiles:
 
     def _read(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         stage, owner = read.src[0], self.owner
-        if stage.op is Ops.STAGE and stays_in_registers(stage):
+        if memory_of(stage) == "REG":
             return self.vector(value_at(read), copies, tiles)
         if stage in owner.filling and fills_itself(stage):
             value = owner.filled(read, lambda value: self.vector(value, copies, tiles))

@@ -15,6 +15,7 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     accumulates,
     fill_order,
+    memory_of,
     name_of,
     nodes_of,
     option,
@@ -173,7 +174,7 @@ class Draft:
     def inner_stages(self) -> list[UOp]:
         """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled
         before it."""
-        before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
+        before = [s for s in self.stages.values() if memory_of(s) == "GLOBAL"]
         inside = self.kernel.toposort(stop=before) if before else self.stages.values()
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
@@ -193,7 +194,7 @@ class Draft:
             stores = stores_of(self.kernel)[name]
             values, writes = tuple(s.src[1] for s in stores), tuple(s.src[0] for s in stores)
             return Nest(name, own_ranges(stores[0]), values, writes, is_top=name == "store")
-        is_top = stage.arg[1] == "GLOBAL"
+        is_top = memory_of(stage) == "GLOBAL"
         values = stage.src[0].src[:1] if accumulates(stage) else stage.src[:1]
         return Nest(name, tuple(fill_order(stage)), values, is_top=is_top)
 

@@ -30,9 +30,9 @@ def nodes_of(kernel: UOp) -> tuple[UOp, ...]:
     return tuple(kernel.toposort())
 
 
-def name_of(loop: UOp) -> str:
-    """A RANGE's name, unique in its kernel."""
-    return str(loop.arg[0])
+def name_of(node: UOp) -> str:
+    """The name of a RANGE or a STAGE, unique in its kernel."""
+    return str(node.arg[0])
 
 
 def role_of(loop: UOp) -> str:
@@ -76,20 +76,21 @@ def factor_of(reduce: UOp) -> UOp | None:
     return reduce.src[0].src[1] if reduce.src[0].op is Ops.RESCALE else None
 
 
+def memory_of(node: UOp) -> str:
+    """Where a STAGE is kept: GLOBAL, LOCAL, or REG, which takes no memory: its value is computed
+    where it is read. "" for any other node."""
+    return str(node.arg[1]) if node.op is Ops.STAGE else ""
+
+
 def fills_itself(node: UOp) -> bool:
     """Whether the node is a STAGE that its first reader fills."""
-    return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
+    return memory_of(node) in ("LOCAL", "REG") and bool(option(node, "first"))
 
 
 def accumulates(node: UOp) -> bool:
     """Whether the node is a STAGE that holds the sums of a REDUCE whose loops run around the
     stage's."""
     return node.op is Ops.STAGE and bool(option(node, "acc"))
-
-
-def stays_in_registers(stage: UOp) -> bool:
-    """Whether a STAGE takes no memory: its value is computed where it is read."""
-    return bool(stage.arg[1] == "REG")
 
 
 def option(stage: UOp, key: str, default: Any = None) -> Any:

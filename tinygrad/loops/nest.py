@@ -133,7 +133,7 @@ def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
 
 def _title(item: Item) -> str:
     if isinstance(item, Leaf):
-        filled = ", ".join(sorted(stage.arg[0] for stage in item.filling))
+        filled = ", ".join(sorted(map(name_of, item.filling)))
         return item.kind + (f", filling {filled}" if filled else "")
     if isinstance(item, Branch):
         return f"task {name_of(_loop(item.arms[0]))}"
@@ -141,7 +141,7 @@ def _title(item: Item) -> str:
         kinds = ", ".join(str(node.arg) for node in item.nodes)
         return f"reduce {kinds} over {axes(own_ranges(item.nodes[0]))}"
     if isinstance(item, Fill):
-        return f"fill {item.stage.arg[0]} over {axes(own_ranges(item.stage))}"
+        return f"fill {name_of(item.stage)} over {axes(own_ranges(item.stage))}"
     assert isinstance(item, NestScope)
     name = name_of(_loop(item))
     if isinstance(item, Copy):

@@ -131,7 +131,7 @@ def _widest(draft: Draft, name: str, across: str) -> int:
             break
         vector = draft.unused(across + "v")
         tried = split(draft.kernel, across, width, vector, "UNROLL", "VECTOR")
-        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
+        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and name_of(n) == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
         if all(steady(n, loop) for n in reads_of(stage.src[0].toposort())):
             return width

@@ -16,6 +16,7 @@ from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     flat_offset,
+    memory_of,
     name_of,
     own_ranges,
     reads_of,
@@ -317,9 +318,7 @@ def _lay_out_rows(draft: Draft, tiling: Tiling, one: Product) -> None:
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in draft.names_in(tiling.nest.name) if n in free and n not in tiling.inside]
     is_first = tiling.nest.is_top and free <= {*outer, *tile, *one.around, *depth}
-    is_first = is_first and not any(
-        n.op is Ops.STAGE and n.arg[1] != "GLOBAL" for n in value.toposort()
-    )
+    is_first = is_first and not any(memory_of(n) in ("LOCAL", "REG") for n in value.toposort())
     outer, memory = ([*outer, *one.around], "GLOBAL") if is_first else ([], "LOCAL")
     runs_along = all(s == 1 for s in one.row_steps)
     rows = (*tile, *one.loops) if runs_along else (tiling.m, *one.loops, tiling.m_copies)
@@ -428,7 +427,7 @@ def _share_lines(one: Product) -> bool:
 def _lies_near(draft: Draft, tiling: Tiling, rows: UOp) -> bool:
     """Whether the rows are a block that stays in the cache, and a tile's rows are adjacent there,
     so that it reads a part of a line at each turn of the sum."""
-    in_cache = rows.src[0].op is Ops.STAGE and rows.src[0].arg[1] == "LOCAL"
+    in_cache = memory_of(rows.src[0]) == "LOCAL"
     return in_cache and step(rows, draft.loops[tiling.m_copies]) == 1
 
 
