@@ -218,25 +218,21 @@ class Demands:
         # a value that a user asks to store ends a kernel
         if node.op is Ops.CONTIGUOUS or node in self._apart:
             return None
-        readers = self._readers.get(node, [])
-        users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
-        steps = [position for position in readers if isinstance(position, int)]
+        users = self._users(node, demands)
         early: Demand | None = None
         for demand, contexts in demands.items():
             kernel = demand.kernel
             loops = stored_in(node, demand)
             if loops is None or any(context[: len(loops)] != loops for context in contexts):
                 continue
-            if not _takes_store(kernel, node):
-                continue
-            if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
-                continue  # it would read what it is just writing
+            others = [user for user in users if user is not kernel]
+            if len(others) + 1 < len(users) or not _takes_store(kernel, node):
+                continue  # it would read what it is just writing, or has no room
             if not self._inlining.allows(node, {demand: contexts}):
                 continue
-            after = [*steps, *(k.first for k in users if k is not kernel)]
-            if all(position > kernel.last for position in after):
+            if _are_after(others, kernel.last):
                 return demand
-            if self._moves_before(kernel, node, after):
+            if self._moves_before(kernel, node, others):
                 early = early or demand
         if early is not None:
             early.kernel.last = self.position[node]
@@ -248,22 +244,25 @@ class Demands:
         other = self.stored_at.get(self._company.get(node, node))
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
-        kernel = other.kernel
-        if not (_takes_store(kernel, node) and IN_ORDER.isdisjoint(s.op for s in kernel.stores)):
+        kernel, users = other.kernel, self._users(node, demands)
+        is_free = kernel not in users and IN_ORDER.isdisjoint(s.op for s in kernel.stores)
+        if not (is_free and _takes_store(kernel, node)):
             return None
-        users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
-        after = [user if isinstance(user, int) else user.first for user in users]
-        if any(place <= kernel.last for place in after):
-            if kernel in users or not self._moves_before(kernel, node, after):
+        if not _are_after(users, kernel.last):
+            if not self._moves_before(kernel, node, users):
                 return None
             kernel.last = self.position[node]
         return kernel
 
-    def _moves_before(self, kernel: Kernel, node: UOp, after: Iterable[int]) -> bool:
-        """Whether a kernel may come as early as this node, and so before what comes after that:
-        what it doesn't read yet comes before the node."""
+    def _users(self, node: UOp, demands: Demanded) -> list[Kernel | int]:
+        """The kernels that need a node, each as often as it does, and the positions of steps."""
+        return [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
+
+    def _moves_before(self, kernel: Kernel, node: UOp, users: Iterable[Kernel | int]) -> bool:
+        """Whether a kernel may come as early as this node, and so before users that come after
+        that: what it doesn't read yet comes before the node."""
         waits = not all(map(is_memory, kernel.reads)) or any(map(overwrites, kernel.stores))
-        return not waits and all(place > self.position[node] for place in after)
+        return not waits and _are_after(users, self.position[node])
 
     # ---- inlining --------------------------------------------------------------------------------
 
@@ -369,6 +368,11 @@ class Demands:
     def _through_assign(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         self._ask(node.src[1], demand, contexts)
         self._ask_whole(memory_base(node.src[0]), demand.kernel)
+
+
+def _are_after(users: Iterable[Kernel | int], position: int) -> bool:
+    """Whether all of these kernels and steps come after a position in the graph's order."""
+    return all(position < (user if isinstance(user, int) else user.first) for user in users)
 
 
 def _takes_store(kernel: Kernel, node: UOp) -> bool:
