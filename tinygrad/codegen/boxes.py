@@ -101,22 +101,24 @@ def boxes_of(stage: UOp) -> Boxes | None:
     if stride <= 0 or stride * size % STEP or any(terms.get(r, 0) != steps[r] for r in along):
         return None
     axes = _bounded(gate_of(value), _axes(terms, constant, stride))
-    if axes is None or any(axis.stride * size % STEP for axis in axes[1:]):
+    if axes is None or not _can_see(axes, value.src[0]):
         return None
-    last = sum((axis.places - 1) * axis.stride for axis in axes)
-    spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
-    if last >= value.src[0].arg[1] or any(low < 0 or high >= WIDEST for low, high in spans):
-        return None
-    count = 1  # rows of a box: of the innermost loops, if they follow each other in both places
-    apart = list[UOp]()
+    count, inside = 1, 0  # rows of a box: of the innermost loops that follow each other everywhere
     for loop in across:
         follows = (steps[loop], terms.get(loop, 0)) == (count * row, count * stride)
-        if follows and not apart and count * size_of(loop) <= LONGEST:
-            count *= size_of(loop)
-        else:
-            apart.append(loop)
+        if not follows or count * size_of(loop) > LONGEST:
+            break
+        count, inside = count * size_of(loop), inside + 1
     shape = (row, count, *(1 for _ in axes[2:]))
-    return Boxes(stage, value.src[0], tuple(axes), shape, tuple(apart))
+    return Boxes(stage, value.src[0], tuple(axes), shape, tuple(across[inside:]))
+
+
+def _can_see(axes: Sequence[Axis], memory: UOp) -> bool:
+    """Whether a buffer can be a tensor of these axes."""
+    last = sum((axis.places - 1) * axis.stride for axis in axes)
+    spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
+    is_inside = last < memory.arg[1] and all(low >= 0 and high < WIDEST for low, high in spans)
+    return is_inside and not any(x.stride * memory.dtype.itemsize % STEP for x in axes[1:])
 
 
 def _without(terms: Mapping[UOp, int], loops: Sequence[UOp]) -> dict[UOp, int]:

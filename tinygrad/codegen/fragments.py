@@ -176,6 +176,12 @@ class Sums:
             for place, lanes in groups.items():
                 home.memo[place] = program.vector(lanes)
 
+    def _of_words(self, items: Sequence[str]) -> tuple[list[UOp], list[UOp]]:
+        """The loops inside a word of an operand, and those over a lane's words."""
+        loops = [self.loops[name] for name in items]
+        inside = [r for r in loops if role_of(r) == "VECTOR"]
+        return inside, [r for r in loops if r not in inside]
+
     def _gathered(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp | None:
         """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r has the address
         of row r of matrix w; lane 4*g + t gets word t of row g. If memory runs along the other axis
@@ -189,9 +195,7 @@ class Sums:
         digits = self.owner.lanes.block.digits
         lanes = {digits[r].stride: r for r in value.ranges if r in digits}
         g, t = lanes.get(ROW_STRIDE), lanes.get(1)
-        loops = [self.loops[name] for name in items]
-        inside = [r for r in loops if role_of(r) == "VECTOR"]
-        outside = [r for r in loops if r not in inside]
+        inside, outside = self._of_words(items)
         if g is None or t is None or step_in(terms, g) is None:
             return None
         pack = prod(size_of(r) for r in inside)
@@ -208,7 +212,7 @@ class Sums:
             place = add(place, digit, terms.get(loop, 0))
             each *= size_of(loop)
         for term, factor in terms.items():
-            if term not in (g, t, *loops):
+            if term not in (g, t, *inside, *outside):
                 place = add(place, term, factor)
         access = self.owner.access
         pointer, alignment = access.pointer(access.at(stage, place, copies))
@@ -232,9 +236,7 @@ class Sums:
                     home.memo[key] = gathered
             if key in home.memo:
                 return home.memo[key]
-        loops = [self.loops[name] for name in items]
-        inside = [r for r in loops if role_of(r) == "VECTOR"]
-        outside = [r for r in loops if r not in inside]
+        inside, outside = self._of_words(items)
         words = []
         for here in in_turns(copies, outside):
             found = self.owner.evaluate(value, here)

@@ -208,25 +208,29 @@ def _moving(
         taps, positions = list(own), loops[-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
-    if its.intersection(taps if is_summed else positions):
-        return None
-    if turns(phases) > MOST_PHASES:
+    if its.intersection(taps if is_summed else positions) or turns(phases) > MOST_PHASES:
         return None
     pairs = [found for found, *_ in pairs_of(window, positions, taps, -_longest(taps))]
     pairs.sort(key=lambda pair: names(positions).index(pair[0]))
     if [pair[0] for pair in pairs] != names(positions):
         return None
-    least = 2 if is_summed else 1
-    lengths = [(draft.size(pair[0]), draft.size(pair[2])) for pair in pairs]
-    if any(2 * pixels < least * tap for pixels, tap in lengths):
-        return None  # what is called taps are the pixels
-    *_, down, across = positions
-    is_long = 2 * size_of(across) > draft.lanes or len(phases) > 0
-    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
-    is_used = is_summed or turns(taps) >= fewest * prod(pair[1] for pair in pairs)
-    is_text = is_summed or draft.size(pairs[-2][2]) <= MOST_TAPS
     found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
-    return found if is_used and is_text else None
+    return found if _pays(draft, found) else None
+
+
+def _pays(draft: Draft, found: Stencil) -> bool:
+    """Whether what are called taps are not the pixels, and results share enough of them; so few
+    down the image that they can be unrolled."""
+    least = 2 if found.is_summed else 1
+    pairs = zip(found.positions, found.taps, strict=True)
+    if any(2 * draft.size(pixels) < least * draft.size(tap) for pixels, tap in pairs):
+        return False
+    if found.is_summed:
+        return True
+    is_long = 2 * draft.size(found.positions[-1]) > draft.lanes or len(found.phases) > 0
+    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
+    is_used = draft.turns(found.taps) >= fewest * prod(pair[1] for pair in found.pairs)
+    return is_used and draft.size(found.taps[-2]) <= MOST_TAPS
 
 
 def _longest(taps: Sequence[UOp]) -> int:
