@@ -250,7 +250,7 @@ class _Planner:
             stores += [store.substitute(unit.crossing.loops) for store in others]
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
-            stores = [_redirect_reads(s, moves) for s in stores]
+            stores = [s.src[0].store(s.src[1].substitute(moves), *s.src[2:]) for s in stores]
         in_place = any(n.op is Ops.ASSIGN for n in kernel.stores)
         for part in self._without_hazards(stores) if in_place else (stores,):
             yield self._kernel_step(part, kernel.stores[0].origin)
@@ -329,11 +329,6 @@ def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
         return [producer[node] for node in unit.reads if node in producer]
 
     return other in post_order([unit], sources)
-
-
-def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
-    target, value, *ranges = store.src
-    return target.store(value.substitute(moves), *ranges)
 
 
 def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:

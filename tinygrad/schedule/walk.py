@@ -36,7 +36,7 @@ from tinygrad.schedule.demand import (
     ordered_axes,
     stored_in,
 )
-from tinygrad.schedule.inlining import FEW_ROWS, Inlining, makes_rows
+from tinygrad.schedule.inlining import Inlining
 from tinygrad.schedule.limits import beyond, in_circles
 from tinygrad.schedule.movement import (
     ZERO,
@@ -105,7 +105,7 @@ class Demands:
         self._inlining = Inlining(self.order, wishes, self._pending, self._company)
         self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
-        self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
+        self._above = set() if wishes.lanes else above_reductions(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # stored nodes that share no kernel with others
         self.company = self._inlining.company
@@ -206,7 +206,7 @@ class Demands:
         if any(len(sizes) > 1 for sizes in apart):
             ranges, index = self._loops(node, apart)
             wanted = reduced_at(node, index, self._above, self._stored)
-        return rows_first(ranges, wanted, FEW_ROWS), index
+        return rows_first(ranges, wanted), index
 
     def _kernel_to_join(self, node: UOp, demands: Demanded) -> Demand | None:
         """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
