@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.codegen.access import ROW, Access, is_swizzled
+from tinygrad.codegen.addresses import ROW, Addresses, is_swizzled
 from tinygrad.codegen.linear import as_node
 from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import (
@@ -64,18 +64,18 @@ class Boxes:
         elements: int = prod(map(size_of, own_ranges(self.stage)))
         return elements * self.stage.dtype.itemsize
 
-    def fetch(self, access: Access, signal: UOp) -> None:
+    def fetch(self, addresses: Addresses, signal: UOp) -> None:
         """Begins to copy the boxes; the signal counts the bytes that have arrived."""
-        program, stage = access.program, self.stage
+        program, stage = addresses.program, self.stage
         inside = [r for r in own_ranges(stage) if r not in self.apart]
         sizes = tuple(axis.places for axis in self.axes)
         layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
-        tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
-        place = access.at(stage, flat_offset(element(stage)), {}).start(*inside)
+        tensor = program.add(Ops.TENSOR, self.memory.dtype, (addresses.base(self.memory),), layout)
+        place = addresses.at(stage, flat_offset(element(stage)), {}).start(*inside)
         for here in in_turns({}, self.apart):
-            target, _ = access.plain_pointer(place._replace(copies=here))
+            target, _ = addresses.plain_pointer(place._replace(copies=here))
             coordinates = (
-                access.integers.total(_without(axis.terms, inside), axis.constant, here)
+                addresses.integers.total(_without(axis.terms, inside), axis.constant, here)
                 for axis in self.axes
             )
             src = (target, tensor, signal, *map(as_node, coordinates))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import Access, Store
+from tinygrad.codegen.addresses import Addresses
 from tinygrad.codegen.faults import Faults
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import Copies, Integers
@@ -52,7 +53,8 @@ class Evaluator:
         self.program = Program(target.native, by_llvm, by_llvm and target.group_limit > 1)
         self.target = target
         self.integers = Integers(self.program, self.data)
-        self.access = Access(target, self.integers, self.evaluate, dict(slots))
+        self.addresses = Addresses(self.integers, dict(slots))
+        self.access = Access(target, self.addresses, self.evaluate)
         self.combiner = Combiner(self.program, target)
         self.lanes = Lanes(self.program, self.combiner, block)
         self.integers.lanes_of.update(self.lanes.limits())

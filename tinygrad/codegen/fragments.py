@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import prod
-from tinygrad.codegen.access import ROW, is_swizzled
+from tinygrad.codegen.addresses import ROW, is_swizzled
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
@@ -146,8 +146,8 @@ class Sums:
         program = self.owner.program
         operands = []
         for place in self.places:
-            at = self.owner.access.at(place.stage, place.first, copies)
-            pointer, _ = self.owner.access.plain_pointer(at)
+            at = self.owner.addresses.at(place.stage, place.first, copies)
+            pointer, _ = self.owner.addresses.plain_pointer(at)
             operands.append(program.add(Ops.MATRIX, dtypes.uint64, (pointer,), place.layout))
         return self._effect(Ops.WMMA, total.dtype, (*operands, total), self.unit.name)
 
@@ -214,8 +214,8 @@ class Sums:
         for term, factor in terms.items():
             if term not in (g, t, *inside, *outside):
                 place = add(place, term, factor)
-        access = self.owner.access
-        pointer, alignment = access.pointer(access.at(stage, place, copies))
+        addresses = self.owner.addresses
+        pointer, alignment = addresses.pointer(addresses.at(stage, place, copies))
         if alignment % ROW_BYTES:
             return None
         program = self.owner.program

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tinygrad.codegen.access import Store, around
+from tinygrad.codegen.access import Store
+from tinygrad.codegen.addresses import around
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
@@ -42,15 +43,16 @@ class Put:
     def __init__(self, evaluator: Evaluator, leaves: Leaves, **how: bool) -> None:
         self.evaluator, self.how = evaluator, how
         self.own, self.stores = own, stores = leaves
+        self.copied = [r for r in own if role_of(r) in COPIED]
         whole = max((len(store.offset.ranges) for store in stores), default=0)
         # the loops that each store depends on
         self.parts = [
-            own if len(store.offset.ranges) == whole else _depended_on(own, store)
-            for store in stores
+            [r for r in own if len(at.ranges) == whole or r in at.ranges or r in value.ranges]
+            for _, at, value in stores
         ]
         memory, _, value = stores[0]
         self.apart = (*own, *around(memory))
-        self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.block.shares(memory)
+        self.is_shared = evaluator.lanes.block.shares(memory)
         self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
         self.running: Running | None = None
         node = running_of([store.value for store in stores])
@@ -68,7 +70,7 @@ class Put:
             for copies in evaluator.copies_of(self.apart, {}):  # all are requested before any wait
                 evaluator.evaluate(self.stores[0].value, copies)
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
-            if not evaluator.integers.is_out(_copied(self.own), copies):
+            if not evaluator.integers.is_out(self.copied, copies):
                 self._put(copies)
             if self.in_order:
                 evaluator.forget_written(copies)
@@ -115,11 +117,3 @@ def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
     if all(role_of(r) != "ORDERED" for r in own):
         return False
     return any(not step_in(affine(each.offset)[0], r) for r in vectors for each in stores)
-
-
-def _depended_on(own: Sequence[UOp], store: Store) -> list[UOp]:
-    return [r for r in own if r in store.offset.ranges or r in store.value.ranges]
-
-
-def _copied(ranges: Iterable[UOp]) -> list[UOp]:
-    return [r for r in ranges if role_of(r) in COPIED]

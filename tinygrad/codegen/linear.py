@@ -43,7 +43,7 @@ class Scope:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[UOp | Scope] = []
         self.memo: dict[object, UOp] = {}
-        self.starts: dict[object, tuple[UOp, int, int]] = {}  # of addresses: see `access`
+        self.starts: dict[object, tuple[UOp, int, int]] = {}  # see `addresses`
         self.is_open = True
         self.head: list[UOp] = list(head)
         self.tail: UOp | None = None

@@ -3,8 +3,7 @@ turns get a copy of their own. `loops/nest` describes the tree and the one rule 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
@@ -31,7 +30,6 @@ from tinygrad.loops.nest import (
     Item,
     Leaf,
     Loop,
-    LoopTree,
     NestScope,
     Reduce,
 )
@@ -100,16 +98,16 @@ class NestBuilder:
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
-    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> LoopTree:
-        """The tree of (loops, values, kind): the values are computed for all turns of their
-        loops."""
+    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> NestScope:
+        """The root of the tree of (loops, values, kind): the values are computed for all turns of
+        their loops."""
         *before, last = (self._work(*nest) for nest in nests)
         whole = replace(last, before=tuple(before))
         for node in dict.fromkeys(n for value in whole.needs for n in self.needed(value)):
             if node.op is Ops.REDUCE:
                 self._owners.setdefault(_loops_around(node), []).append(node)
         self._open(whole)
-        return LoopTree(self.root)
+        return self.root
 
     def _work(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Work:
         loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))
@@ -304,16 +302,11 @@ class NestBuilder:
 
     def _fill(self, scope: NestScope, work: Work) -> None:
         """Builds the remaining loops inside `scope`; the caller places the scope."""
-        with self._within(scope, work.loops[0]):
-            self._open(work.inside)
-
-    @contextlib.contextmanager
-    def _within(self, scope: NestScope, loop: UOp) -> Iterator[None]:
-        """A context in which items go into `scope`, which binds the loop."""
-        here, into, outer = self.here, self.into, self.bound.get(loop)
+        loop, here, into = work.loops[0], self.here, self.into
+        outer = self.bound.get(loop)
         self.here, self.into, self.bound[loop] = scope, scope.items, scope
         self.around[scope], scope.depth = here, here.depth + 1
-        yield
+        self._open(work.inside)
         self.here, self.into = here, into
         if outer is None:
             del self.bound[loop]

@@ -15,6 +15,7 @@ from typing import Protocol
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import post_order, prod
 from tinygrad.codegen.access import Access, Store
+from tinygrad.codegen.addresses import Loops
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
@@ -31,8 +32,6 @@ from tinygrad.loops.roles import MERGED
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-
-Loops = tuple[UOp, ...]
 
 
 class Owner(Protocol):
@@ -127,7 +126,7 @@ class Tiles:
     def _loaded(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         """One load, with 0 where a gate or a limit is off; None if memory has another order."""
         access, gate = self.owner.access, gate_of(read)
-        if not access.is_row_major(read, tiles):
+        if not access.addresses.read_at(read, {}).is_row_major(tiles):
             return None
         mask, conditions = access.outside_of(read, copies, tiles)
         for condition in conditions if gate is None else (*conditions, gate):
@@ -191,7 +190,7 @@ class Tiles:
         if role_of(loop) != "VECTOR" or word not in _WORDS or loop in copies:
             return None
         access, words = self.owner.access, _WORDS[word].vec(size_of(loop))
-        along = access.runs_along(access.read_at(read, copies), loop, inner)
+        along = access.runs_along(access.addresses.read_at(read, copies), loop, inner)
         if along is None:
             return None
 

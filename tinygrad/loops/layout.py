@@ -84,7 +84,7 @@ def memory_of(node: UOp) -> str:
 
 def fills_itself(node: UOp) -> bool:
     """Whether the node is a STAGE that its first reader fills."""
-    return memory_of(node) in ("LOCAL", "REG") and bool(option(node, "first"))
+    return node.op is Ops.STAGE and memory_of(node) != "GLOBAL" and bool(option(node, "first"))
 
 
 def accumulates(node: UOp) -> bool:

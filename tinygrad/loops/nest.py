@@ -98,18 +98,11 @@ class Leaf(Item):
     filling: frozenset[UOp] = frozenset()
 
 
-@dataclass(frozen=True)
-class LoopTree:
-    """A phase's whole tree, from its root scope on."""
-
-    root: NestScope
-
-
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def text(tree: LoopTree) -> str:
-    """The tree, one line an item.
+def text(root: NestScope) -> str:
+    """A tree, one line an item.
 
     for i in 0..4, tasks
       reduce add over k
@@ -117,7 +110,7 @@ def text(tree: LoopTree) -> str:
           take
       store
     """
-    return "\n".join(_lines(tree.root.items, 0))
+    return "\n".join(_lines(root.items, 0))
 
 
 def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:

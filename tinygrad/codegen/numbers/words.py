@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.target import Target
 from tinygrad.codegen.linear import HEAD
 from tinygrad.codegen.numbers.pairs import (
     EFFECTS,
@@ -44,9 +45,11 @@ WIDE = LONG | {dtypes.float64}
 LEAST, MOST = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
 
 
-def in_words(program: Sequence[UOp]) -> list[UOp]:
+def in_words(program: Sequence[UOp], target: Target) -> Sequence[UOp]:
     """The same program without int64, uint64 and float64, and each `index` within 32 bits.
     DTypeError for arithmetic of float64."""
+    if target.widest_integer >= 64:
+        return program
     walk = _Walk(program)
     for node in program:
         walk.visit(node)
@@ -175,8 +178,7 @@ class _Walk(Rewriting):
 
     def rebuilt(self, node: UOp) -> UOp:
         """The node with its sources replaced."""
-        src = tuple(map(self.one, node.src))
-        return self.place(UOp(node.op, node.dtype, src, node.arg, node.tag))
+        return self.place(node.with_src(tuple(map(self.one, node.src))))
 
     def kept(self, node: UOp, found: Parts) -> Parts:
         """A pair as one number, if it fits."""
@@ -215,8 +217,7 @@ class _Walk(Rewriting):
     def load(self, node: UOp) -> Parts:
         masks = [self.one(mask) for mask in node.src[1:]]
         if node.dtype not in WIDE:
-            src = (self.of(node.src[0])[0], *masks)
-            return (self.place(UOp(node.op, node.dtype, src, node.arg, node.tag)),)
+            return (self.place(node.with_src((self.of(node.src[0])[0], *masks))),)
         alignment, serial = node.arg
         arg = (min(4, alignment), serial)
         return tuple(
@@ -229,7 +230,7 @@ class _Walk(Rewriting):
         masks = [self.one(mask) for mask in node.src[2:]]
         if pointer.dtype not in WIDE:
             src = (self.of(pointer)[0], self.one(value), *masks)
-            return (self.place(UOp(node.op, node.dtype, src, node.arg, node.tag)),)
+            return (self.place(node.with_src(src)),)
         alignment, hint = node.arg
         for place, word in zip(self.places(pointer), self.pair(value), strict=True):
             self.place(
@@ -243,7 +244,7 @@ class _Walk(Rewriting):
         pointer, failed, *operands = node.src
         words = [word for operand in operands for word in self.pair(operand)]
         src = (self.of(pointer)[0], self.one(failed), word_of(0), *words)
-        self.place(UOp(node.op, node.dtype, src, node.arg, node.tag))
+        self.place(node.with_src(src))
         return ()
 
     # ---- loops -----------------------------------------------------------------------------------
