@@ -188,14 +188,7 @@ def _reach(place: UOp, loop: UOp) -> int:
 
 
 def _with_parts(sink: UOp, cuts: dict[UOp, AxisCut]) -> UOp:
-    done = dict[UOp, UOp]()
-    for node in sink.toposort():
-        made = node.with_src(tuple(done[s] for s in node.src))
-        if node in cuts:
-            made = PARTS[node.op](made, cuts[node])
-            made.origin = made.origin or node.origin
-        done[node] = made
-    return done[sink]
+    return sink.remade(lambda old, node: PARTS[node.op](node, cuts[old]) if old in cuts else node)
 
 
 def _reduced_in_parts(node: UOp, cut: AxisCut) -> UOp:
