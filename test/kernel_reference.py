@@ -12,7 +12,6 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import (
     elements,
     flat_offset,
-    gate_of,
     indices,
     name_of,
     option,
@@ -21,6 +20,7 @@ from tinygrad.loops.layout import (
     strides,
 )
 from tinygrad.loops.trims import ends_of
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.op import ROW, GroupOp, Ops
 
 REDUCERS = {

@@ -26,7 +26,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 920,
     "uop": 2055,
-    "simplify": 1080,
+    "simplify": 1095,
     "transforms": 435,
     "schedule": 4130,
     "loops": 6055,

@@ -412,14 +412,14 @@ def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():
     ]
     ends = [UOp(Ops.END, dtypes.void, (loop,)) for loop in (inner, outer)]
     first = [outer, inner, found[0], failed[0], faults[0], found[1], failed[1], faults[1], *ends]
-    made = after_loops(first)
+    made = after_loops(first, AVX2)
     ops = [node.op for node in made]
     assert ops.count(Ops.FAULT) == 1 and ops[-1] is Ops.FAULT, ops
     assert ops.count(Ops.CARRY) == 4 and made[-1].src[2].src[1].op is Ops.CARRY
     assert [len(node.src) for node in made if node.op is Ops.END] == [5, 5]
     branch = UOp(Ops.IF, dtypes.void, (UOp.const(dtypes.bool, True),))
     inside = [outer, branch, found[0], failed[0], faults[0], UOp(Ops.ENDIF, dtypes.void, (branch,))]
-    assert after_loops([*inside, ends[1]]) == [*inside, ends[1]]
+    assert after_loops([*inside, ends[1]], AVX2) == [*inside, ends[1]]
 
 
 def test_a_check_that_bounds_prove_is_gone():

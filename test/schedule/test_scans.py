@@ -45,3 +45,11 @@ def test_products_of_a_turn_are_kept_for_the_way_back():
     _, backward = [n for n in graph.sink.toposort() if n.op is Ops.SCAN]
     products = [n for n in backward.arg.body.toposort() if n.op is Ops.REDUCE_AXIS]
     assert sum(n.src[0].op is Ops.MUL for n in products) == 2
+
+
+def test_a_sort_on_the_host_beside_loops_that_are_joined():
+    """Results of a host's function are ITEMs, too, but of no loop."""
+    keys = Tensor(np.random.default_rng(1).random(5000, dtype=np.float32)).realize()
+    made, ordered = outputs(), keys.sort()[0]
+    Tensor.realize(made, *made.sum().gradient(WEIGHT, X), ordered)
+    assert np.array_equal(ordered.numpy(), np.sort(keys.numpy()))

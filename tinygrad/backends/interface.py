@@ -23,7 +23,7 @@ write; what they read may be another library's memory, with any alignment."""
 class TensorView(NamedTuple):
     """A buffer as a tensor of elements of `itemsize` bytes, from which a kernel copies boxes: its
     sizes, its strides except the first, which is 1, and the shape of the boxes; the fastest axis
-    first. Boxes are stored in rows of 128 bytes, swizzled (`codegen/access`)."""
+    first. Boxes are stored in rows of 128 bytes, swizzled (`codegen/addresses`)."""
 
     buffer: int  # its position among the kernel's
     itemsize: int

@@ -1,11 +1,8 @@
-"""Memory accesses: addresses, loads, stores and masks.
+"""Memory accesses: loads, stores and masks.
 
 A read is one vector load if its lanes lie side by side. If its lanes lie a row apart and an UNROLL
 range runs along memory, it is a square of loads that are transposed in registers. If the lanes lie
-at known small distances, it is a few loads and shuffles. Otherwise it is a gather, lane by lane.
-
-An address is a chain of INDEX nodes, from the outermost scope inward. The constant is last, so that
-it falls into the addressing mode."""
+at known small distances, it is a few loads and shuffles. Otherwise it is a gather, lane by lane."""
 
 from __future__ import annotations
 
@@ -13,66 +10,34 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from math import gcd
-from operator import attrgetter
 from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.index import Copies, Integers, Terms
-from tinygrad.codegen.linear import Program, as_node, is_off
+from tinygrad.codegen.addresses import SLACK, Address, Addresses, Loops, around
+from tinygrad.codegen.index import Copies
+from tinygrad.codegen.linear import Program, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     element,
     elements,
     flat_offset,
-    gate_of,
     name_of,
     option,
     role_of,
     size_of,
 )
-from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.instructions import ALIGNMENT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-SLACK = 64
-"""Elements after a staged array, so that a whole vector at its end may be read or written."""
-
-ROW, ROWS, CHUNK = 128, 8, 16
-"""In a swizzled stage, chunk c of row r (in bytes) is at the place of chunk c ^ (r % ROWS), so that
-neighbours along either axis are in different banks. Units that read LOCAL memory themselves expect
-this layout."""
 
 FETCHED = 16
 """Bytes that one asynchronous copy to LOCAL memory moves."""
 
 Evaluate = Callable[[UOp, Copies], UOp]
-Loops = tuple[UOp, ...]
-
-
-class Address(NamedTuple):
-    """An element of `memory`, in one copy of the loops: a sum of multiples of terms, and a
-    constant."""
-
-    memory: UOp
-    terms: Terms
-    constant: int
-    copies: Copies
-
-    def moved(self, elements: int) -> Address:
-        """The address this many elements further."""
-        return self._replace(constant=self.constant + elements)
-
-    def in_turn(self, loop: UOp, turn: int) -> Address:
-        """The address in this turn of a loop, or for this lane of it."""
-        return self._replace(copies={**self.copies, loop: turn})
-
-    def start(self, *loops: UOp) -> Address:
-        """The address in the first turn of these loops."""
-        return self._replace(terms={t: k for t, k in self.terms.items() if t not in loops})
 
 
 class Store(NamedTuple):
@@ -89,115 +54,15 @@ def fill_of(stage: UOp) -> Store:
 
 
 class Access:
-    """The loads and stores of one function. `slots` maps GLOBAL stages to their PARAM."""
+    """The loads and stores of one function."""
 
-    def __init__(
-        self, target: Target, integers: Integers, evaluate: Evaluate, slots: dict[UOp, UOp]
-    ) -> None:
+    def __init__(self, target: Target, addresses: Addresses, evaluate: Evaluate) -> None:
         self.target = target
-        self.integers = integers
-        self.program: Program = integers.program
+        self.addresses = addresses
+        self.integers, self.program = addresses.integers, addresses.program
         self.evaluate = evaluate
-        self.slots = slots
-        self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
         # loop → how many turns ahead its loads are prefetched, and inside which loops (none: any)
         self.ahead: dict[str, tuple[int, list[str]]] = {}
-
-    # ---- addresses -------------------------------------------------------------------------------
-
-    def base(self, memory: UOp) -> UOp:
-        """The pointer to the first element of a PARAM or STAGE."""
-        if memory.op is Ops.PARAM:
-            return self.program.argument(Ops.PARAM, memory.dtype, memory.arg)
-        if memory in self.slots:
-            slot = self.slots[memory]
-            return self.program.argument(Ops.PARAM, slot.dtype, slot.arg)
-        copies = prod(size_of(r) for r in around(memory))
-        size = elements(memory) * copies * size_of(slot_of(memory)) + SLACK
-        aligned = (ROW * ROWS,) if is_swizzled(memory) else ()
-        return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
-
-    def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
-        """The element of `memory` at `offset`, an expression for all copies of the loops."""
-        is_slotted = is_deep(memory) and slot_of(memory) in self.integers.bound
-        key = (memory, offset, is_slotted)
-        if key not in self._places:
-            self._places[key] = self._place(*key)
-        return Address(memory, *self._places[key], copies)
-
-    def _place(self, memory: UOp, offset: UOp, is_slotted: bool) -> tuple[Terms, int]:
-        """The position in a staged array. Each copy of the loops around the stage has an array of
-        its own, in which the elements of the lanes around it are interleaved."""
-        terms, constant = self.integers.form(offset)
-        if is_slotted:
-            terms = {**terms, slot_of(memory): elements(memory)}
-        copied = around(memory)
-        step, places = 1, dict[UOp, int]()
-        for loop in reversed([r for r in copied if role_of(r) not in WRITTEN_OUT]):
-            places[loop] = step
-            step *= size_of(loop)
-        apart = step * elements(memory) * size_of(slot_of(memory)) if copied else 0
-        for loop in reversed([r for r in copied if role_of(r) in WRITTEN_OUT]):
-            places[loop] = apart
-            apart *= size_of(loop)
-        terms = {**{t: k * step for t, k in terms.items()}, **places}
-        return terms, constant * step
-
-    def read_at(self, read: UOp, copies: Copies) -> Address:
-        """The element that an INDEX reads."""
-        return self.at(read.src[0], flat_offset(read), copies)
-
-    def pointer(self, address: Address) -> tuple[UOp, int]:
-        """A pointer to an element, and a number of bytes that its address is known to be a multiple
-        of."""
-        memory, terms, constant, copies = address
-        if not is_swizzled(memory):
-            return self.plain_pointer(address)
-        size, program = memory.dtype.itemsize, self.program
-        whole = ROW * ROWS // size  # swizzling repeats at this distance
-        far = {t: k for t, k in terms.items() if k % whole == 0}
-        near = {t: k for t, k in terms.items() if t not in far}
-        beyond = constant // whole * whole
-        place = as_node(self.integers.total(near, constant - beyond, copies))
-        turned = program.divided(Ops.IDIV, place, ROWS)
-        mask = UOp.const(dtypes.index, (ROWS - 1) * CHUNK // size)
-        turned = program.add(Ops.AND, dtypes.index, (turned, mask))
-        place = program.add(Ops.XOR, dtypes.index, (place, turned))
-        found, _ = self.plain_pointer(Address(memory, far, beyond, copies))
-        steps = (k * size for k in near.values())
-        found = program.add(Ops.INDEX, memory.dtype, (found, place))
-        return found, gcd(CHUNK, constant * size, *steps)
-
-    def plain_pointer(self, address: Address) -> tuple[UOp, int]:
-        """The same without regard to swizzling."""
-        memory, terms, constant, copies = address
-        rest = {}
-        for term, factor in terms.items():
-            if term in copies:
-                constant += factor * copies[term]
-            else:
-                rest[term] = factor
-        found, step, known = self._start(memory, rest, copies)
-        constant += known
-        if constant:
-            found = self.program.add(Ops.INDEX, memory.dtype, (found, as_node(constant)))
-            step = gcd(step, constant * memory.dtype.itemsize)
-        return found, step
-
-    def _start(self, memory: UOp, terms: Terms, copies: Copies) -> tuple[UOp, int, int]:
-        """A pointer moved by the non-constant terms, its alignment, and the constant offset that
-        remains. Copies that differ only by a constant share the pointer."""
-        integers, program, dtype = self.integers, self.program, memory.dtype
-        scope = max(map(integers.home, terms), key=attrgetter("depth"), default=program.base)
-        key = (memory, *[(integers.key(t, copies), k) for t, k in terms.items()])
-        if key in scope.starts:
-            return scope.starts[key]
-        found, (parts, constant) = self.base(memory), integers.parts(terms, copies)
-        for _, value, factor in parts:
-            found = program.add(Ops.INDEX, dtype, (found, program.multiple(value, factor)))
-        step = gcd(ALIGNMENT, *(factor * dtype.itemsize for _, _, factor in parts))
-        scope.starts[key] = found, step, constant
-        return scope.starts[key]
 
     # ---- loads -----------------------------------------------------------------------------------
 
@@ -213,13 +78,13 @@ class Access:
             mask = self.program.both(mask, self._within(read, copies))
         if is_off(mask):
             return UOp.const(read.dtype, 0)
-        address = self.read_at(read, copies)
+        address = self.addresses.read_at(read, copies)
         loop = self.integers.vector_of(read, copies)
         if loop is None:
             return self._emit(address, 1, mask)
-        if _step(address.terms, loop) == 1:
+        if address.step(loop) == 1:
             return self._emit(address.start(loop), size_of(loop), mask)
-        if _step(address.terms, loop) == 0 and self._is_inside(read, copies):
+        if address.step(loop) == 0 and self._is_inside(read, copies):
             found = self._emit(address, 1, None)  # lanes differ in their masks only
             return self.program.chosen(mask, found, UOp.const(read.dtype, 0))
         along = self.runs_along(address, loop)
@@ -261,7 +126,7 @@ class Access:
             lanes = [UOp.const(memory.dtype, 0)] * count
             lanes[runs[0].start] = self._emit(address.moved(runs[0].start), 1, None)
             return self.program.vector(lanes)
-        pointer, alignment = self.pointer(address)
+        pointer, alignment = self.addresses.pointer(address)
         source = (pointer,) if mask is None else (pointer, mask)
         dtype = memory.dtype.vec(count)
         aligned = max(memory.dtype.itemsize, gcd(alignment, dtype.itemsize))
@@ -286,7 +151,7 @@ class Access:
             level = 1 if name_of(loop) in inside or not inside else 2
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
             if turns and start * memory.dtype.itemsize % ALIGNMENT < nbytes:
-                later, _ = self.pointer(address.moved(turns * step))
+                later, _ = self.addresses.pointer(address.moved(turns * step))
                 self.program.effect(Ops.PREFETCH, dtypes.void, (later,), level)
 
     def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
@@ -371,13 +236,13 @@ class Access:
     def runs_along(self, address: Address, loop: UOp, inner: Loops = ()) -> UOp | None:
         """An UNROLL range as long as `loop`, a power of two, along which memory is contiguous, in
         elements or in words of `inner`."""
-        terms, size = address.terms, size_of(loop)
+        size = size_of(loop)
         if size & (size - 1):
             return None
-        steps = (prod(map(size_of, inner)), 1) if _is_row_major(terms, inner) else (1,)
-        for term in terms:
+        steps = (prod(map(size_of, inner)), 1) if address.is_row_major(inner) else (1,)
+        for term in address.terms:
             is_copy = term in address.copies and role_of(term) == "UNROLL"
-            if is_copy and size_of(term) == size and _step(terms, term) in steps:
+            if is_copy and size_of(term) == size and address.step(term) in steps:
                 return term
         return None
 
@@ -427,7 +292,7 @@ class Access:
         cut off may be written, too. `only`: a mask over everything."""
         integers, program = self.integers, self.program
         memory, offset, value = store
-        address = self.at(memory, offset, copies)
+        address = self.addresses.at(memory, offset, copies)
         lanes = (r for r in (*ranges, *around(memory)) if role_of(r) == "VECTOR")
         loop = next((r for r in lanes if r not in copies), None)
         if loop is None:
@@ -442,10 +307,10 @@ class Access:
             return
         size = size_of(loop)
         value = program.widen(value, size)
-        if _step(address.terms, loop) == 1:
+        if address.step(loop) == 1:
             self._put(address.start(loop), value, mask, nontemporal)
-        elif self._is_sieved(_step(address.terms, loop), size):
-            self._sieved(address.start(loop), value, mask, _step(address.terms, loop) or 1)
+        elif self._is_sieved(address.step(loop), size):
+            self._sieved(address.start(loop), value, mask, address.step(loop) or 1)
         else:
             for lane, own in self._lanes_on(mask, size):
                 self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
@@ -481,10 +346,10 @@ class Access:
             return False
         ends = []
         for memory, place in ((stage, offset), (read.src[0], read.src[1])):
-            address = self.at(memory, place, copies)
-            if _step(address.terms, loop) != 1:
+            address = self.addresses.at(memory, place, copies)
+            if address.step(loop) != 1:
                 return False
-            pointer, alignment = self.pointer(address.start(loop))
+            pointer, alignment = self.addresses.pointer(address.start(loop))
             if alignment % FETCHED or not self.target.aligned:
                 return False
             ends.append(pointer)
@@ -494,16 +359,12 @@ class Access:
 
     # ---- several loops at once -------------------------------------------------------------------
 
-    def is_row_major(self, read: UOp, tiles: Loops) -> bool:
-        """Whether memory is contiguous over the turns of `tiles`, in this order."""
-        return _is_row_major(self.read_at(read, {}).terms, tiles)
-
     def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
         """All turns of `tiles`, over which memory is contiguous in this order, as one vector."""
         count = prod(size_of(r) for r in tiles)
         if is_off(mask):
             return self.program.widen(UOp.const(read.dtype, 0), count)
-        address = self.read_at(read, copies)
+        address = self.addresses.read_at(read, copies)
         return self._emit(address.start(*tiles), count, mask)
 
     def outside_of(self, read: UOp, copies: Copies, tiles: Loops) -> tuple[UOp | None, list[UOp]]:
@@ -521,14 +382,14 @@ class Access:
         """Stores a vector over `tiles` to a staged array, which is contiguous over them in this
         order."""
         memory, offset, value = store
-        address = self.at(memory, offset, copies)
-        assert _is_row_major(address.terms, tiles), "a stage lies as its matrix unit wants it"
+        address = self.addresses.at(memory, offset, copies)
+        assert address.is_row_major(tiles), "a stage lies as its matrix unit wants it"
         value = self.program.widen(value, prod(size_of(r) for r in tiles))
         self._put(address.start(*tiles), value, None)
 
     def layout(self, memory: UOp, offset: UOp, loops: Sequence[UOp]) -> Loops:
         """These loops in the order in which an array has them, slowest first."""
-        terms = self.at(memory, offset, {}).terms
+        terms = self.addresses.at(memory, offset, {}).terms
         return tuple(sorted(loops, key=lambda r: -terms.get(r, 0)))
 
     def _put(
@@ -540,7 +401,7 @@ class Access:
             for run in runs:
                 self._put(address.moved(run.start), self._lanes_of(value, run), None, nontemporal)
             return
-        pointer, alignment = self.pointer(address)
+        pointer, alignment = self.addresses.pointer(address)
         aligned = max(dtype.itemsize, gcd(alignment, whole))
         stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)
         source = (pointer, value) if mask is None else (pointer, value, mask)
@@ -584,47 +445,6 @@ def is_one_lane(runs: list[range]) -> bool:
     """Whether a vector's access should be one to a single element (LLVM 22 writes too much for such
     a mask on a truncated vector)."""
     return len(runs) == 1 and len(runs[0]) == 1
-
-
-def is_deep(memory: UOp) -> bool:
-    """Whether a staged array holds the values of several turns."""
-    return memory.op is Ops.STAGE and bool(option(memory, "depth", 1) > 1)
-
-
-def is_swizzled(memory: UOp) -> bool:
-    """Whether a staged array has the layout of a unit that reads it directly."""
-    return memory.op is Ops.STAGE and option(memory, "swizzle") is not None
-
-
-def slot_of(stage: UOp) -> UOp:
-    """The index that counts the slots of such an array."""
-    return UOp.range(option(stage, "depth", 1), f"{stage.arg[0]}.slot")
-
-
-def around(memory: UOp) -> list[UOp]:
-    """The copied ranges and lanes that a staged array depends on, a vector last. Each of their
-    turns has elements of its own."""
-    if memory.op is not Ops.STAGE or memory.arg[1] != "LOCAL":
-        return []
-    found = [r for r in memory.ranges if role_of(r) in COPIED | LANES]
-    return sorted(found, key=lambda r: (role_of(r) == "VECTOR", name_of(r)))
-
-
-def _is_row_major(terms: Terms, tiles: Loops) -> bool:
-    """Whether the elements for the turns of `tiles` are contiguous, in this order."""
-    step = 1
-    for loop in reversed(tiles):
-        if _step(terms, loop) != step:
-            return False
-        step *= size_of(loop)
-    return True
-
-
-def _step(terms: Terms, loop: UOp) -> int | None:
-    """The elements from lane to lane; None if the steps differ."""
-    if any(loop in term.ranges for term in terms if term is not loop):
-        return None
-    return terms.get(loop, 0)
 
 
 def _is_computed(gate: UOp | None) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.codegen.access import Store, around
+from tinygrad.codegen.access import Store
+from tinygrad.codegen.addresses import around
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Leaves, Put

@@ -16,10 +16,11 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
-from tinygrad.codegen.access import is_swizzled, slot_of
+from tinygrad.codegen.addresses import is_swizzled, slot_of
 from tinygrad.codegen.boxes import Boxes, boxes_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.linear import Number, Values, as_node
@@ -29,7 +30,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
-def filled_ahead(item: Loop) -> list[Fill]:
+def _filled_ahead(item: Loop) -> list[Fill]:
     """The stages in this loop that are filled some turns ahead: those with this option, unless one
     of them reads a stage that is filled beside it, or the loop starts late."""
     fills = [each for each in item.items if isinstance(each, Fill)]
@@ -39,32 +40,40 @@ def filled_ahead(item: Loop) -> list[Fill]:
     return deep if alone and item.start is None else []
 
 
+class Filled(NamedTuple):
+    """A loop, its end, and the stages in it that are filled some turns ahead."""
+
+    item: Loop
+    end: Number
+    fills: Sequence[Fill]
+
+
 def ahead_of(
-    owner: Evaluator,
-    fill: Callable[[Fill], None],
-    item: Loop,
-    fills: Sequence[Fill],
-    end: Number,
-) -> Ahead:
-    """Chooses how the stages of this loop are filled. `fill` emits the fill of one stage by all
-    lanes."""
-    boxes = [boxes_of(fill.stage) for fill in fills]
+    owner: Evaluator, item: Loop, end: Number, write: Callable[[Fill], None]
+) -> Ahead | None:
+    """How stages are filled ahead in this loop; None if none is. `write` emits the fill of one
+    stage by all lanes."""
+    loop = Filled(item, end, _filled_ahead(item))
+    if not loop.fills:
+        return None
+    boxes = [boxes_of(fill.stage) for fill in loop.fills]
     found = [each for each in boxes if each is not None]
     engine = "box_copy" in owner.target.native and owner.target.aligned
-    if engine and len(found) == len(fills) and not owner.program.in_loop:
-        return ByBoxes(owner, item, fills, end, found)
-    return ByLanes(owner, item, fills, end, fill)
+    if engine and len(found) == len(boxes) and not owner.program.in_loop:
+        return ByBoxes(owner, loop, found)
+    return ByLanes(owner, loop, write)
 
 
 class Ahead(ABC):
     """The steps of such a loop, which `Expansion` opens and closes."""
 
-    def __init__(self, owner: Evaluator, item: Loop, fills: Sequence[Fill], end: Number) -> None:
-        self.owner, self.item, self.fills, self.end = owner, item, fills, end
-        self.stages = [fill.stage for fill in fills]
+    def __init__(self, owner: Evaluator, loop: Filled) -> None:
+        self.owner = owner
+        self.item, self.end, self.fills = loop
+        self.stages = [fill.stage for fill in self.fills]
         self.slots = list(map(slot_of, self.stages))
         self.depth = min(int(option(stage, "depth")) for stage in self.stages)
-        self.rest: list[Item] = [each for each in item.items if each not in fills]
+        self.rest: list[Item] = [each for each in self.item.items if each not in self.fills]
         is_short = all(isinstance(each, Leaf) for each in self.rest)
         self.late = self.depth > 2 and is_short and all(map(is_swizzled, self.stages))
         self.early = self.depth - 1 - self.late  # turns that are filled before they are read
@@ -144,15 +153,8 @@ class Ahead(ABC):
 class ByLanes(Ahead):
     """All lanes fill, and synchronise at barriers."""
 
-    def __init__(
-        self,
-        owner: Evaluator,
-        item: Loop,
-        fills: Sequence[Fill],
-        end: Number,
-        write: Callable[[Fill], None],
-    ) -> None:
-        super().__init__(owner, item, fills, end)
+    def __init__(self, owner: Evaluator, loop: Filled, write: Callable[[Fill], None]) -> None:
+        super().__init__(owner, loop)
         self.write = write
 
     def prepare(self) -> None:
@@ -178,15 +180,8 @@ class ByLanes(Ahead):
 class ByBoxes(Ahead):
     """The first lane requests the boxes, and every warp signals its progress."""
 
-    def __init__(
-        self,
-        owner: Evaluator,
-        item: Loop,
-        fills: Sequence[Fill],
-        end: Number,
-        boxes: Sequence[Boxes],
-    ) -> None:
-        super().__init__(owner, item, fills, end)
+    def __init__(self, owner: Evaluator, loop: Filled, boxes: Sequence[Boxes]) -> None:
+        super().__init__(owner, loop)
         self.boxes = boxes
         lanes, program = owner.lanes, owner.program
         size, warp = lanes.block.size, max(1, owner.target.warp)
@@ -230,7 +225,7 @@ class ByBoxes(Ahead):
             signal = self._signal(slot, 0)
             self._effect(Ops.COMMIT, (signal,), sum(each.nbytes for each in self.boxes))
             for each in self.boxes:
-                each.fetch(self.owner.access, signal)
+                each.fetch(self.owner.addresses, signal)
 
     def _wait_for_readers(self, done: UOp) -> None:
         """Waits until all warps have left the turn before the current one. In the first turn there

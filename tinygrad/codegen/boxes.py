@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.codegen.access import ROW, Access, is_swizzled
-from tinygrad.codegen.index import Terms
+from tinygrad.codegen.addresses import ROW, Addresses, is_swizzled
 from tinygrad.codegen.linear import as_node
 from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import (
-    below_bits,
+    copy_of,
     element,
     flat_offset,
-    gate_of,
     option,
     own_ranges,
     size_of,
 )
 from tinygrad.simplify.affine import FREE, add, affine
+from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.simplify.masks import conditions_of, gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -64,18 +64,18 @@ class Boxes:
         elements: int = prod(map(size_of, own_ranges(self.stage)))
         return elements * self.stage.dtype.itemsize
 
-    def fetch(self, access: Access, signal: UOp) -> None:
+    def fetch(self, addresses: Addresses, signal: UOp) -> None:
         """Begins to copy the boxes; the signal counts the bytes that have arrived."""
-        program, stage = access.program, self.stage
+        program, stage = addresses.program, self.stage
         inside = [r for r in own_ranges(stage) if r not in self.apart]
         sizes = tuple(axis.places for axis in self.axes)
         layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
-        tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
-        place = access.at(stage, flat_offset(element(stage)), {}).start(*inside)
+        tensor = program.add(Ops.TENSOR, self.memory.dtype, (addresses.base(self.memory),), layout)
+        place = addresses.at(stage, flat_offset(element(stage)), {}).start(*inside)
         for here in in_turns({}, self.apart):
-            target, _ = access.plain_pointer(place._replace(copies=here))
+            target, _ = addresses.plain_pointer(place._replace(copies=here))
             coordinates = (
-                access.integers.total(_without(axis.terms, inside), axis.constant, here)
+                addresses.integers.total(_without(axis.terms, inside), axis.constant, here)
                 for axis in self.axes
             )
             src = (target, tensor, signal, *map(as_node, coordinates))
@@ -86,13 +86,12 @@ class Boxes:
 def boxes_of(stage: UOp) -> Boxes | None:
     """A swizzled stage as boxes of the buffer that it copies. None if it is not a copy, or if its
     rows are not evenly spaced."""
-    value, size = below_bits(stage.src[0]), stage.dtype.itemsize
-    is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
-    if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
+    value, size = copy_of(stage.src[0]), stage.dtype.itemsize
+    if value is None or not (is_swizzled(stage) and option(stage, "whole")):
         return None
     (terms, constant), (steps, _) = affine(value.src[1]), affine(flat_offset(element(stage)))
     own = sorted((r for r in own_ranges(stage) if size_of(r) > 1), key=lambda r: steps[r])
-    if any(r in term.ranges for term in terms for r in own if term is not r):
+    if any(step_in(terms, r) is None for r in own):
         return None
     row = ROW // size  # elements
     along, across = [r for r in own if steps[r] < row], [r for r in own if steps[r] >= row]
@@ -102,22 +101,24 @@ def boxes_of(stage: UOp) -> Boxes | None:
     if stride <= 0 or stride * size % STEP or any(terms.get(r, 0) != steps[r] for r in along):
         return None
     axes = _bounded(gate_of(value), _axes(terms, constant, stride))
-    if axes is None or any(axis.stride * size % STEP for axis in axes[1:]):
+    if axes is None or not _can_see(axes, value.src[0]):
         return None
-    last = sum((axis.places - 1) * axis.stride for axis in axes)
-    spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
-    if last >= value.src[0].arg[1] or any(low < 0 or high >= WIDEST for low, high in spans):
-        return None
-    count = 1  # rows of a box: of the innermost loops, if they follow each other in both places
-    apart = list[UOp]()
+    count, inside = 1, 0  # rows of a box: of the innermost loops that follow each other everywhere
     for loop in across:
         follows = (steps[loop], terms.get(loop, 0)) == (count * row, count * stride)
-        if follows and not apart and count * size_of(loop) <= LONGEST:
-            count *= size_of(loop)
-        else:
-            apart.append(loop)
+        if not follows or count * size_of(loop) > LONGEST:
+            break
+        count, inside = count * size_of(loop), inside + 1
     shape = (row, count, *(1 for _ in axes[2:]))
-    return Boxes(stage, value.src[0], tuple(axes), shape, tuple(apart))
+    return Boxes(stage, value.src[0], tuple(axes), shape, tuple(across[inside:]))
+
+
+def _can_see(axes: Sequence[Axis], memory: UOp) -> bool:
+    """Whether a buffer can be a tensor of these axes."""
+    last = sum((axis.places - 1) * axis.stride for axis in axes)
+    spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
+    is_inside = last < memory.arg[1] and all(low >= 0 and high < WIDEST for low, high in spans)
+    return is_inside and not any(x.stride * memory.dtype.itemsize % STEP for x in axes[1:])
 
 
 def _without(terms: Mapping[UOp, int], loops: Sequence[UOp]) -> dict[UOp, int]:
@@ -136,7 +137,7 @@ def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
     the end of an axis. The part of a coordinate that counts beyond the end, such as a batch,
     becomes an axis of its own."""
     beyond: dict[int, Terms] = {}
-    for condition in _conditions(gate):
+    for condition in conditions_of(gate):
         if condition.op is not Ops.CMPLT or condition.src[0].dtype is not dtypes.index:
             return None
         smaller, larger = condition.src
@@ -159,12 +160,6 @@ def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
             axes.append(Axis(axis.stride * step, {t: k // step for t, k in others.items()}))
             axis.terms = _without(axis.terms, list(others))
     return axes
-
-
-def _conditions(gate: UOp | None) -> list[UOp]:
-    if gate is None:
-        return []
-    return [x for s in gate.src for x in _conditions(s)] if gate.op is Ops.AND else [gate]
 
 
 def _end(axis: Axis, terms: Terms, limit: int) -> tuple[int, Terms] | None:

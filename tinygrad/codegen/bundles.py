@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once, prod
 from tinygrad.base.target import Target
+from tinygrad.codegen.linear import at_head
 from tinygrad.codegen.names import bundle_name
 from tinygrad.codegen.pipeline import Lowered, Phase
 from tinygrad.schedule.bundles import Member, Values, alone, members_of
@@ -26,9 +27,6 @@ from tinygrad.uop.op import Ops
 
 MOST_TEXT = 8000
 """The most instructions of a function that combines several."""
-
-FIRST = (Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL)
-"""The ops at the head of a program, in this order."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class _Function:
     name: str
     parts: Sequence[Part]
     target: Target
-    heads: dict[Ops, dict[object, UOp]] = field(default_factory=lambda: {op: {} for op in FIRST})
+    heads: dict[tuple[Ops, object], UOp] = field(default_factory=dict)  # by op and name
     body: list[UOp] = field(default_factory=list)
     tag: int = 0  # makes the nodes of each part distinct
 
@@ -137,7 +135,6 @@ class _Function:
         total, given = sum(counts), phases[0]
         if len(self.parts) == len(self.parts[0].members) == 1:  # as it is, on other buffers
             self._write(self.parts[0], {})
-            total = counts[0]
         else:
             word = "gid0" if self.target.has_groups else "task"
             task = UOp(Ops.SPECIAL, dtypes.index, arg=(word, total))
@@ -145,9 +142,8 @@ class _Function:
             for part, count in zip(self.parts, counts, strict=True):
                 self._part(part, task, before, count, total)
                 before += count
-            self.heads[Ops.SPECIAL][word] = task
-        listed = [node for op in FIRST for _, node in sorted(self.heads[op].items(), key=_order)]
-        listed += self.body
+            self._argument(task)
+        listed = [*at_head(self.heads.values()), *self.body]
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
         grid = (total, 1, 1) if prod(given.tasks[1:]) == 1 else given.tasks
         nest = "\n".join(f"for {len(p.members)} members:\n{p.phase.nest}" for p in self.parts)
@@ -159,16 +155,16 @@ class _Function:
     def _part(self, part: Part, task: UOp, before: int, count: int, total: int) -> None:
         """Emits the part's tasks, which start at number `before`."""
         self.tag += 1
-        condition: UOp | None = None
+        inside: list[UOp] = []
         if before > 0:
-            condition = self._add(Ops.CMPLT, dtypes.bool, number(before - 1), task)
+            inside.append(self._add(Ops.CMPLT, dtypes.bool, number(before - 1), task))
         if before + count < total:
-            below = self._add(Ops.CMPLT, dtypes.bool, task, number(before + count))
-            both = None if condition is None else (condition, below)
-            condition = below if both is None else self._add(Ops.AND, dtypes.bool, *both)
+            inside.append(self._add(Ops.CMPLT, dtypes.bool, task, number(before + count)))
+        if len(inside) == 2:
+            inside = [self._add(Ops.AND, dtypes.bool, *inside)]
         opened = None
-        if condition is not None:
-            opened = self._add(Ops.IF, dtypes.void, condition, arg=("part", self.tag))
+        if inside:
+            opened = self._add(Ops.IF, dtypes.void, *inside, arg=("part", self.tag))
         own = self._add(Ops.ADD, dtypes.index, task, number(-before)) if before else task
         starts = [0, *itertools.accumulate(part.tasks)]
         which = None
@@ -182,7 +178,7 @@ class _Function:
                 own = number(0)
         self._write(part, {"task": own, "gid0": own}, which)
         if opened is not None:
-            self.body.append(UOp(Ops.ENDIF, dtypes.void, (opened,), tag=self.tag))
+            self._add(Ops.ENDIF, dtypes.void, opened)
 
     def _member(self, task: UOp, starts: Sequence[int]) -> UOp:
         """The member whose tasks begin at the last start that is not above `task`."""
@@ -229,7 +225,7 @@ class _Function:
         return self._argument(node)
 
     def _argument(self, node: UOp) -> UOp:
-        return self.heads[node.op].setdefault(node.arg[0], node)
+        return self.heads.setdefault((node.op, node.arg[0]), node)
 
     def _value(self, variable: UOp, value: int | str) -> UOp:
         if isinstance(value, int):
@@ -246,7 +242,3 @@ class _Function:
         node = UOp(op, dtype, src, arg, self.tag)
         self.body.append(node)
         return node
-
-
-def _order(item: tuple[object, UOp]) -> str:
-    return str(item[0]).zfill(6)

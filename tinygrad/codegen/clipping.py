@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinygrad.codegen.access import Store
 from tinygrad.codegen.leaves import Leaves
-from tinygrad.loops.layout import role_of, size_of
+from tinygrad.loops.layout import memory_of, role_of, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import number
@@ -39,7 +39,7 @@ def arms_of(leaves: Leaves) -> Arms | None:
     inside: list[UOp] = []
     margins: list[UOp] = []
     free: dict[UOp, UOp] = {}
-    stop = {n for n in _nodes(leaves, ()) if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"}
+    stop = {n for n in _nodes(leaves, ()) if memory_of(n) == "GLOBAL"}
     for loop in _nodes(leaves, stop):
         if loop.op is not Ops.RANGE:
             continue

@@ -14,9 +14,10 @@ from itertools import pairwise
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import flat_offset, own_ranges, role_of, size_of
 from tinygrad.loops.roles import LANES, WRITTEN_OUT
 from tinygrad.simplify.affine import add, affine, build
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import Access, Store
+from tinygrad.codegen.addresses import Addresses
 from tinygrad.codegen.faults import Faults
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import Copies, Integers
@@ -20,12 +21,12 @@ from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
     indices,
+    memory_of,
     name_of,
     option,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import WRITTEN_OUT
@@ -52,7 +53,8 @@ class Evaluator:
         self.program = Program(target.native, by_llvm, by_llvm and target.group_limit > 1)
         self.target = target
         self.integers = Integers(self.program, self.data)
-        self.access = Access(target, self.integers, self.evaluate, dict(slots))
+        self.addresses = Addresses(self.integers, dict(slots))
+        self.access = Access(target, self.addresses, self.evaluate)
         self.combiner = Combiner(self.program, target)
         self.lanes = Lanes(self.program, self.combiner, block)
         self.integers.lanes_of.update(self.lanes.limits())
@@ -201,7 +203,7 @@ class Evaluator:
 
     def _read(self, node: UOp, copies: Copies) -> UOp:
         stage = node.src[0]
-        if stage.op is Ops.STAGE and stays_in_registers(stage):
+        if memory_of(stage) == "REG":
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.access import fill_of
 from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
-from tinygrad.codegen.ahead import ahead_of, filled_ahead
+from tinygrad.codegen.ahead import ahead_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Leaves, Put
@@ -26,7 +26,7 @@ from tinygrad.loops.layout import (
     term_of,
 )
 from tinygrad.loops.matrix_units import UNITS
-from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, LoopTree, Reduce
+from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -42,11 +42,11 @@ class Expansion:
         self.given: dict[UOp, Number] = self.lanes.counters()
         self.stores: Mapping[str, Body] = {}  # bodies that may be inside the loops of others
 
-    def run(self, tree: LoopTree, bodies: Mapping[str, Body]) -> None:
+    def run(self, root: NestScope, bodies: Mapping[str, Body]) -> None:
         """Walks the whole tree and calls, at each leaf, the body of its kind. The bodies of stages
         that are filled on the way are made here."""
         self.stores = {kind: body for kind, body in bodies.items() if kind != "fill"}
-        self._walk(tree.root.items, [], next(iter(bodies.values())))
+        self._walk(root.items, [], next(iter(bodies.values())))
 
     def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
         """Whether no expression of the tasks' counters is negative; None if there are no
@@ -108,8 +108,7 @@ class Expansion:
         loop = item.loop
         assert loop is not None
         begin, end = self._turns(loop, item)
-        fills = filled_ahead(item)
-        ahead = ahead_of(self.evaluator, self.fill, item, fills, end) if fills else None
+        ahead = ahead_of(self.evaluator, item, end, self.fill)
         if ahead is not None:
             ahead.first()
         counter, carries = self.program.open_loop(begin, end, name_of(loop), values)

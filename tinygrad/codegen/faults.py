@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.target import Target
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node, is_off
 from tinygrad.uop.node import UOp
@@ -73,11 +74,13 @@ class Faults:
                         program.effect(Ops.STORE, dtypes.void, stored, (size, ""))
 
 
-def after_loops(program: Sequence[UOp]) -> list[UOp]:
+def after_loops(program: Sequence[UOp], target: Target) -> Sequence[UOp]:
     """Moves the FAULTs of vectors behind all loops. Until then each lane remembers what to report:
     a loop without branches lets its loads and arithmetic overlap. For numbers that must be below a
     limit it remembers the largest, which is compared at the end; for all others, whether one
     failed, and the numbers of the last failure."""
+    if target.vector == 0:
+        return program
     if any(node.op is Ops.FAULT for node in program):
         program = _Gathering(program).out
     used: set[UOp] = set()

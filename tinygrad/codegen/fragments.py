@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import prod
-from tinygrad.codegen.access import ROW, is_swizzled
+from tinygrad.codegen.addresses import ROW, is_swizzled
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
@@ -19,6 +19,8 @@ from tinygrad.loops.layout import (
     below_bits,
     factor_of,
     flat_offset,
+    memory_of,
+    name_of,
     option,
     own_ranges,
     role_of,
@@ -29,7 +31,7 @@ from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.constants import identity
-from tinygrad.simplify.forms import number
+from tinygrad.simplify.forms import number, step_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -61,7 +63,7 @@ class Place:
         steps = [(row, i, i * self.size) for i in _powers(count)]
         steps += [(rows, i, i * ROW) for i in _powers(prod(map(size_of, rows)))]
         if any(self._apart(loops, i) != bytes_ for loops, i, bytes_ in steps):
-            raise VerifyError(f"stage {self.stage.arg[0]!r}: its rows are not those a unit reads")
+            raise VerifyError(f"stage {name_of(self.stage)!r}: its rows are not those a unit reads")
         chunk = self._apart(row, inside) if prod(map(size_of, row)) > inside else 0
         self.layout = turned, ROWS * ROW, chunk
 
@@ -144,8 +146,8 @@ class Sums:
         program = self.owner.program
         operands = []
         for place in self.places:
-            at = self.owner.access.at(place.stage, place.first, copies)
-            pointer, _ = self.owner.access.plain_pointer(at)
+            at = self.owner.addresses.at(place.stage, place.first, copies)
+            pointer, _ = self.owner.addresses.plain_pointer(at)
             operands.append(program.add(Ops.MATRIX, dtypes.uint64, (pointer,), place.layout))
         return self._effect(Ops.WMMA, total.dtype, (*operands, total), self.unit.name)
 
@@ -174,6 +176,12 @@ class Sums:
             for place, lanes in groups.items():
                 home.memo[place] = program.vector(lanes)
 
+    def _of_words(self, items: Sequence[str]) -> tuple[list[UOp], list[UOp]]:
+        """The loops inside a word of an operand, and those over a lane's words."""
+        loops = [self.loops[name] for name in items]
+        inside = [r for r in loops if role_of(r) == "VECTOR"]
+        return inside, [r for r in loops if r not in inside]
+
     def _gathered(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp | None:
         """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r has the address
         of row r of matrix w; lane 4*g + t gets word t of row g. If memory runs along the other axis
@@ -181,16 +189,14 @@ class Sums:
         rows 2*t and 2*t + 1. None if memory has neither order."""
         value = below_bits(value)
         stage = value.src[0] if value.op is Ops.INDEX else value
-        if stage.op is not Ops.STAGE or stage.arg[1] != "LOCAL" or not option(stage, "whole"):
+        if memory_of(stage) != "LOCAL" or not option(stage, "whole"):
             return None
         terms, constant = self.owner.integers.form(flat_offset(value))
         digits = self.owner.lanes.block.digits
         lanes = {digits[r].stride: r for r in value.ranges if r in digits}
         g, t = lanes.get(ROW_STRIDE), lanes.get(1)
-        loops = [self.loops[name] for name in items]
-        inside = [r for r in loops if role_of(r) == "VECTOR"]
-        outside = [r for r in loops if r not in inside]
-        if g is None or t is None or any(g in x.ranges for x in terms if x is not g):
+        inside, outside = self._of_words(items)
+        if g is None or t is None or step_in(terms, g) is None:
             return None
         pack = prod(size_of(r) for r in inside)
         steps = [terms.get(r, 0) for r in inside] or [1]
@@ -206,10 +212,10 @@ class Sums:
             place = add(place, digit, terms.get(loop, 0))
             each *= size_of(loop)
         for term, factor in terms.items():
-            if term not in (g, t, *loops):
+            if term not in (g, t, *inside, *outside):
                 place = add(place, term, factor)
-        access = self.owner.access
-        pointer, alignment = access.pointer(access.at(stage, place, copies))
+        addresses = self.owner.addresses
+        pointer, alignment = addresses.pointer(addresses.at(stage, place, copies))
         if alignment % ROW_BYTES:
             return None
         program = self.owner.program
@@ -230,9 +236,7 @@ class Sums:
                     home.memo[key] = gathered
             if key in home.memo:
                 return home.memo[key]
-        loops = [self.loops[name] for name in items]
-        inside = [r for r in loops if role_of(r) == "VECTOR"]
-        outside = [r for r in loops if r not in inside]
+        inside, outside = self._of_words(items)
         words = []
         for here in in_turns(copies, outside):
             found = self.owner.evaluate(value, here)

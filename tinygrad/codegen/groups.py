@@ -17,7 +17,15 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import fill_order, nodes_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    fill_order,
+    memory_of,
+    nodes_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+)
 from tinygrad.loops.rebuild import rebuild
 from tinygrad.loops.roles import LANES
 from tinygrad.uop.infer import CLOSERS
@@ -89,10 +97,10 @@ class Block:
 
     def shares(self, stage: UOp) -> bool:
         """Whether a stage in LOCAL memory is filled by some lanes and read by others."""
-        if stage.arg[1] != "LOCAL" or self.size == 1:
+        if memory_of(stage) != "LOCAL" or self.size == 1:
             return False
-        told = (self.digits[r] for r in stage.ranges if r in self.digits)
-        each = sorted((d.stride, d.size or ceildiv(self.size, d.stride)) for d in told)
+        told = (r for r in stage.ranges if r in self.digits)
+        each = sorted((self.digits[r].stride, self.lanes_of(r)) for r in told)
         below = 1
         for stride, size in each:
             if stride > below:

@@ -19,12 +19,12 @@ from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
 from tinygrad.loops.layout import name_of, role_of, size_of
 from tinygrad.loops.roles import COPIED
 from tinygrad.simplify.affine import add, affine
+from tinygrad.simplify.forms import Terms, step_in
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Copies = Mapping[UOp, int]
-Terms = Mapping[UOp, int]
 
 INT32 = (-(2**31), 2**31 - 1)
 
@@ -355,10 +355,11 @@ class Integers:
         """Whether difference < 0 holds for all lanes of `loop` or for none: what the lanes add
         reaches no multiple of the number that everything else is a multiple of."""
         terms, constant = self.form(difference)
-        if op is not Ops.CMPLT or any(loop in t.ranges for t in terms if t is not loop):
+        each = step_in(terms, loop)
+        if op is not Ops.CMPLT or each is None:
             return False
         step = gcd(*(factor for term, factor in terms.items() if term is not loop))
-        last = constant + terms.get(loop, 0) * (size_of(loop) - 1)
+        last = constant + each * (size_of(loop) - 1)
         return step > 0 and constant // step == last // step
 
     def ends(self, loop: UOp) -> tuple[UOp, ...]:

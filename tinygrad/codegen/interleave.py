@@ -31,8 +31,10 @@ VALUES = 4
 """Values for each register, at most, that wait for their readers."""
 
 
-def interleaved(program: Sequence[UOp], target: Target) -> list[UOp]:
-    """The program with its long chains interleaved."""
+def interleaved(program: Sequence[UOp], target: Target) -> Sequence[UOp]:
+    """The program with its long chains interleaved, where nothing else hides what they wait for."""
+    if target.has_groups:
+        return program
     out: list[UOp] = []
     run: list[UOp] = []
     for node in program:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tinygrad.codegen.access import Store, around
+from tinygrad.codegen.access import Store
+from tinygrad.codegen.addresses import around
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
-from tinygrad.loops.layout import below_bits, option, role_of
+from tinygrad.loops.layout import copy_of, option, role_of
 from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT
 from tinygrad.simplify.affine import affine
+from tinygrad.simplify.forms import step_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -41,15 +43,16 @@ class Put:
     def __init__(self, evaluator: Evaluator, leaves: Leaves, **how: bool) -> None:
         self.evaluator, self.how = evaluator, how
         self.own, self.stores = own, stores = leaves
+        self.copied = [r for r in own if role_of(r) in COPIED]
         whole = max((len(store.offset.ranges) for store in stores), default=0)
         # the loops that each store depends on
         self.parts = [
-            own if len(store.offset.ranges) == whole else _depended_on(own, store)
-            for store in stores
+            [r for r in own if len(at.ranges) == whole or r in at.ranges or r in value.ranges]
+            for _, at, value in stores
         ]
         memory, _, value = stores[0]
         self.apart = (*own, *around(memory))
-        self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.block.shares(memory)
+        self.is_shared = evaluator.lanes.block.shares(memory)
         self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
         self.running: Running | None = None
         node = running_of([store.value for store in stores])
@@ -67,7 +70,7 @@ class Put:
             for copies in evaluator.copies_of(self.apart, {}):  # all are requested before any wait
                 evaluator.evaluate(self.stores[0].value, copies)
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
-            if not evaluator.integers.is_out(_copied(self.own), copies):
+            if not evaluator.integers.is_out(self.copied, copies):
                 self._put(copies)
             if self.in_order:
                 evaluator.forget_written(copies)
@@ -104,26 +107,13 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
     """The read that a stage is an exact copy of, if the stage is filled by copy instructions."""
     if memory.op is not Ops.STAGE or option(memory, "via") != "async":
         return None
-    value = below_bits(value)
-    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
+    return copy_of(value)
 
 
 def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
     """Whether two lanes may store to the same element, always or depending on data: then the lanes
     run one after the other, and each reads what those before it stored."""
+    vectors = [r for r in own if role_of(r) == "VECTOR"]
     if all(role_of(r) != "ORDERED" for r in own):
         return False
-    for loop in own:
-        for store in stores if role_of(loop) == "VECTOR" else ():
-            terms, _ = affine(store.offset)
-            if [term for term in terms if loop in term.ranges] != [loop]:
-                return True
-    return False
-
-
-def _depended_on(own: Sequence[UOp], store: Store) -> list[UOp]:
-    return [r for r in own if r in store.offset.ranges or r in store.value.ranges]
-
-
-def _copied(ranges: Iterable[UOp]) -> list[UOp]:
-    return [r for r in ranges if role_of(r) in COPIED]
+    return any(not step_in(affine(each.offset)[0], r) for r in vectors for each in stores)

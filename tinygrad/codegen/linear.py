@@ -9,7 +9,7 @@ serial number to keep them apart."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from tinygrad.base.dtype import DType, dtypes
@@ -26,6 +26,10 @@ Values = list[UOp]
 """The values that a loop carries from turn to turn."""
 
 
+HEAD = (Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL)
+"""The ops at the head of a program, in this order: its arguments."""
+
+
 class Scope:
     """A loop body, an arm of a branch, or only a place for values (without head or tail)."""
 
@@ -39,7 +43,7 @@ class Scope:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[UOp | Scope] = []
         self.memo: dict[object, UOp] = {}
-        self.starts: dict[object, tuple[UOp, int, int]] = {}  # of addresses: see `access`
+        self.starts: dict[object, tuple[UOp, int, int]] = {}  # see `addresses`
         self.is_open = True
         self.head: list[UOp] = list(head)
         self.tail: UOp | None = None
@@ -331,8 +335,7 @@ class Program:
 
     def layout(self) -> list[UOp]:
         """The program in order of execution. The scopes, which know each other, are empty then."""
-        order = {Ops.PARAM: 0, Ops.DEFINE_VAR: 1, Ops.LOCAL: 2, Ops.SPECIAL: 3}
-        out = sorted(self.arguments, key=lambda node: (order[node.op], str(node.arg[0]).zfill(6)))
+        out = at_head(self.arguments)
         stack: list[UOp | Scope] = [self.root]
         while stack:
             item = stack.pop()
@@ -348,6 +351,11 @@ class Program:
 
 
 _UNSIGNED = {dtypes.index: dtypes.uint64, dtypes.int32: dtypes.uint32}
+
+
+def at_head(arguments: Iterable[UOp]) -> list[UOp]:
+    """Arguments in the order in which a program has them."""
+    return sorted(arguments, key=lambda node: (HEAD.index(node.op), str(node.arg[0]).zfill(6)))
 
 
 def is_off(mask: UOp | None) -> bool:

@@ -3,8 +3,7 @@ turns get a copy of their own. `loops/nest` describes the tree and the one rule 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
@@ -16,12 +15,12 @@ from tinygrad.loops.layout import (
     factor_of,
     fill_order,
     fills_itself,
+    memory_of,
     name_of,
     option,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.nest import (
     Branch,
@@ -31,7 +30,6 @@ from tinygrad.loops.nest import (
     Item,
     Leaf,
     Loop,
-    LoopTree,
     NestScope,
     Reduce,
 )
@@ -100,16 +98,16 @@ class NestBuilder:
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
-    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> LoopTree:
-        """The tree of (loops, values, kind): the values are computed for all turns of their
-        loops."""
+    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> NestScope:
+        """The root of the tree of (loops, values, kind): the values are computed for all turns of
+        their loops."""
         *before, last = (self._work(*nest) for nest in nests)
         whole = replace(last, before=tuple(before))
         for node in dict.fromkeys(n for value in whole.needs for n in self.needed(value)):
             if node.op is Ops.REDUCE:
                 self._owners.setdefault(_loops_around(node), []).append(node)
         self._open(whole)
-        return LoopTree(self.root)
+        return self.root
 
     def _work(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Work:
         loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))
@@ -304,16 +302,11 @@ class NestBuilder:
 
     def _fill(self, scope: NestScope, work: Work) -> None:
         """Builds the remaining loops inside `scope`; the caller places the scope."""
-        with self._within(scope, work.loops[0]):
-            self._open(work.inside)
-
-    @contextlib.contextmanager
-    def _within(self, scope: NestScope, loop: UOp) -> Iterator[None]:
-        """A context in which items go into `scope`, which binds the loop."""
-        here, into, outer = self.here, self.into, self.bound.get(loop)
+        loop, here, into = work.loops[0], self.here, self.into
+        outer = self.bound.get(loop)
         self.here, self.into, self.bound[loop] = scope, scope.items, scope
         self.around[scope], scope.depth = here, here.depth + 1
-        yield
+        self._open(work.inside)
         self.here, self.into = here, into
         if outer is None:
             del self.bound[loop]
@@ -391,7 +384,7 @@ class NestBuilder:
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
                 early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(
-                    f"stage {stage.arg[0]!r} can't be filled by its first reader: {early}; "
+                    f"stage {name_of(stage)!r} can't be filled by its first reader: {early}; "
                     "legal: no 'first'"
                 )
 
@@ -431,9 +424,9 @@ def _sources(node: UOp, filled: Collection[UOp]) -> tuple[UOp, ...]:
     if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
         return node.src
     stage = node.src[0]
-    if stage.arg[1] == "GLOBAL" or stage in filled:
+    if memory_of(stage) == "GLOBAL" or stage in filled:
         return node.src[1:]
-    if fills_itself(stage) or stays_in_registers(stage):
+    if fills_itself(stage) or memory_of(stage) == "REG":
         return (*node.src[1:], value_at(node))
     return node.src
 

@@ -10,7 +10,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import SLACK, Store, fill_of
+from tinygrad.codegen.access import Store, fill_of
+from tinygrad.codegen.addresses import SLACK
 from tinygrad.codegen.clipping import arms_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
@@ -30,6 +31,8 @@ from tinygrad.loops.layout import (
     elements,
     fact,
     fill_order,
+    memory_of,
+    name_of,
     nodes_of,
     overlaps,
     own_ranges,
@@ -51,15 +54,14 @@ PASSES: tuple[Pass, ...] = (
 )
 """Kernel to kernel. Then each phase becomes a loop tree (`loops/nest`) and a linear program."""
 
-LinearPass = tuple[
-    str, Callable[[Target], bool], Callable[[Sequence[UOp]], list[UOp]], str
-]  # name, who needs it, what it does
+LinearPass = tuple[str, Callable[[Sequence[UOp], Target], Sequence[UOp]], str]
 
 LINEAR_PASSES: tuple[LinearPass, ...] = (
-    ("faults", lambda target: target.vector > 0, after_loops, "Tests wait for the end of loops."),
-    ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
+    ("faults", after_loops, "Where there are vectors, tests wait for the end of loops."),
+    ("words", in_words, "Where integers have 32 bits, 64-bit numbers are pairs."),
+    ("in step", interleaved, "Where there are no groups, long chains of instructions go in step."),
 )
-"""Linear program to linear program, for targets that need it."""
+"""Linear program to linear program."""
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,14 @@ def lower(kernel: UOp, target: Target) -> Lowered:
         return made[0]
     phases = tuple(phase for part in made for phase in part.phases)
     name, painted = kernel_name(kernel)
-    found = tuple(faults)
-    return Lowered(name, painted, kernel, phases, made[0].temporaries, found, len(made))
+    return Lowered(name, painted, kernel, phases, (), tuple(faults), len(made))
 
 
 class _Lowering:
     def __init__(self, kernel: UOp, target: Target, faults: dict[tuple[str, str], int]) -> None:
         self.kernel, self.target = kernel, target
         nodes = nodes_of(kernel)
-        self.staged = [n for n in nodes if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"]
+        self.staged = [n for n in nodes if memory_of(n) == "GLOBAL"]
         slots = [n.arg[0] for n in nodes if n.op is Ops.PARAM]
         first = max(slots, default=-1) + 1
         self.sizes = {s: elements(s) + SLACK for s in self.staged}
@@ -153,19 +154,13 @@ class _Lowering:
         phases = []
         for stage in self.staged:
             leaves = {"fill": Leaves(fill_order(stage), [fill_of(stage)])}
-            phases.append(self._phase(f"_{stage.arg[0]}", leaves, False))
+            phases.append(self._phase(f"_{name_of(stage)}", leaves, False))
         leaves = {kind: _leaves_of(stores) for kind, stores in stores_of(self.kernel).items()}
         stream = self.kernel.src[0].arg == "nontemporal"
         phases.append(self._phase("", leaves, stream))
         temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
-        return Lowered(
-            self.name,
-            self.colored,
-            self.kernel,
-            tuple(phases),
-            temporaries,
-            tuple(self.faults),
-        )
+        faults = tuple(self.faults)
+        return Lowered(self.name, self.colored, self.kernel, tuple(phases), temporaries, faults)
 
     def _phase(self, suffix: str, leaves: dict[str, Leaves], stream: bool) -> Phase:
         (kind, first), *others = leaves.items()
@@ -174,7 +169,11 @@ class _Lowering:
         arms = arms_of(first) if count > 1 and not others else None
         stores = [store for each in leaves.values() for store in each.stores]
         stores += [] if arms is None else arms.whole.stores
-        evaluator = self._evaluator(_written(stores))
+        evaluator = Evaluator(
+            self.target, self.slots, self.block, self.fault, self.faults, _written(stores)
+        )
+        for name, turns, *inside in fact(self.kernel, "prefetch"):
+            evaluator.access.ahead[name] = turns, inside
         expansion, program = Expansion(evaluator), evaluator.program
         grid = grid_of(count, self.target) if self.target.has_groups else (count, 1, 1)
         open_tasks(expansion, tasks, grid, count)
@@ -208,24 +207,18 @@ class _Lowering:
             ends_of(tasks),
         )
 
-    def _evaluator(self, written: frozenset[UOp]) -> Evaluator:
-        made = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
-        made.access.ahead = {
-            name: (turns, inside) for name, turns, *inside in fact(self.kernel, "prefetch")
-        }
-        return made
-
-    def _listed(self, program: Program) -> list[UOp]:
-        """The program in order, for this target."""
+    def _listed(self, program: Program) -> Sequence[UOp]:
+        """The program in order, after every pass."""
         while program.scope is not program.root:
             program.close()
-        laid_out = program.layout()
+        listed: Sequence[UOp] = program.layout()
         if self.target.has_groups:
-            check_meetings(laid_out)
-            return _for_target(laid_out, self.target)
-        return interleaved(_for_target(laid_out, self.target), self.target)
+            check_meetings(listed)
+        for _, function, _ in LINEAR_PASSES:
+            listed = function(listed, self.target)
+        return listed
 
-    def _scratch(self, program: list[UOp]) -> int:
+    def _scratch(self, program: Sequence[UOp]) -> int:
         """The bytes of LOCAL memory of a task, or of a group; CompileError if a group doesn't have
         that much."""
         scratch, most = local_layout(program)[1], self.target.local_memory
@@ -237,19 +230,9 @@ class _Lowering:
 
 def _leaves_of(stores: Sequence[UOp]) -> Leaves:
     """STOREs that have the same loops."""
-    places = [(store.src[0], store.src[1]) for store in stores]
-    return Leaves(
-        list(own_ranges(stores[0])),
-        [Store(place.src[0], place.src[1], value) for place, value in places],
-    )
-
-
-def _for_target(program: list[UOp], target: Target) -> list[UOp]:
-    """The program after every pass that its target needs."""
-    for _, needed, function, _ in LINEAR_PASSES:
-        if needed(target):
-            program = function(program)
-    return program
+    pairs = (store.src[:2] for store in stores)
+    made = [Store(place.src[0], place.src[1], value) for place, value in pairs]
+    return Leaves(own_ranges(stores[0]), made)
 
 
 def _written(stores: list[Store]) -> frozenset[UOp]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tinygrad.base.target import Target
 from tinygrad.base.windows import Stretch, merged, windows
-from tinygrad.loops.layout import nodes_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import memory_of, nodes_of, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import Replacement, rebuild
 from tinygrad.loops.trims import bounded
 from tinygrad.simplify.affine import add
@@ -21,7 +21,7 @@ def portions(kernel: UOp, target: Target) -> list[UOp]:
         return [kernel]
     if bounded(kernel):  # its bounds are by loops' turns, which would change
         return [kernel]
-    if any(node.op is Ops.STAGE and node.arg[1] == "GLOBAL" for node in nodes_of(kernel)):
+    if any(memory_of(node) == "GLOBAL" for node in nodes_of(kernel)):
         return [kernel]
     best: tuple[int, tuple[UOp, ...]] = 2 * _bytes(kernel), ()
     for loop in _apart(kernel):

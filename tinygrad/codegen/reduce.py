@@ -14,7 +14,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
 from tinygrad.loops.cost import weight
-from tinygrad.loops.layout import name_of, nodes_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import accumulates, name_of, nodes_of, own_ranges, role_of, size_of
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
 from tinygrad.loops.rebuild import replaced
@@ -158,7 +158,7 @@ def block_sums(kernel: UOp, target: Target) -> UOp:
 def _in_registers(kernel: UOp) -> list[UOp]:
     """The REDUCEs, except for those whose accumulators are in a stage."""
     nodes = nodes_of(kernel)
-    staged = {n.src[0] for n in nodes if n.op is Ops.STAGE and option(n, "acc", False)}
+    staged = {n.src[0] for n in nodes if accumulates(n)}
     return [n for n in nodes if n.op is Ops.REDUCE and n not in staged]
 
 

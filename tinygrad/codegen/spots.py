@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from tinygrad.codegen.index import Copies, Integers, Terms
+from tinygrad.codegen.index import Copies, Integers
 from tinygrad.loops.layout import size_of
+from tinygrad.simplify.forms import Terms
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

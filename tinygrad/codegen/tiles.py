@@ -15,24 +15,23 @@ from typing import Protocol
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import post_order, prod
 from tinygrad.codegen.access import Access, Store
+from tinygrad.codegen.addresses import Loops
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.loops.layout import (
     fills_itself,
     flat_offset,
-    gate_of,
+    memory_of,
     own_ranges,
     role_of,
     size_of,
-    stays_in_registers,
 )
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import MERGED
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-
-Loops = tuple[UOp, ...]
 
 
 class Owner(Protocol):
@@ -115,7 +114,7 @@ class Tiles:
 
     def _read(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         stage, owner = read.src[0], self.owner
-        if stage.op is Ops.STAGE and stays_in_registers(stage):
+        if memory_of(stage) == "REG":
             return self.vector(value_at(read), copies, tiles)
         if stage in owner.filling and fills_itself(stage):
             value = owner.filled(read, lambda value: self.vector(value, copies, tiles))
@@ -127,7 +126,7 @@ class Tiles:
     def _loaded(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         """One load, with 0 where a gate or a limit is off; None if memory has another order."""
         access, gate = self.owner.access, gate_of(read)
-        if not access.is_row_major(read, tiles):
+        if not access.addresses.read_at(read, {}).is_row_major(tiles):
             return None
         mask, conditions = access.outside_of(read, copies, tiles)
         for condition in conditions if gate is None else (*conditions, gate):
@@ -191,7 +190,7 @@ class Tiles:
         if role_of(loop) != "VECTOR" or word not in _WORDS or loop in copies:
             return None
         access, words = self.owner.access, _WORDS[word].vec(size_of(loop))
-        along = access.runs_along(access.read_at(read, copies), loop, inner)
+        along = access.runs_along(access.addresses.read_at(read, copies), loop, inner)
         if along is None:
             return None
 

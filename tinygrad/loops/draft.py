@@ -15,7 +15,7 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     accumulates,
     fill_order,
-    gate_of,
+    memory_of,
     name_of,
     nodes_of,
     option,
@@ -30,6 +30,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
 from tinygrad.loops.recipe import Recipe
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, Ops
 
@@ -173,9 +174,17 @@ class Draft:
     def inner_stages(self) -> list[UOp]:
         """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled
         before it."""
-        before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
+        before = [s for s in self.stages.values() if memory_of(s) == "GLOBAL"]
         inside = self.kernel.toposort(stop=before) if before else self.stages.values()
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
+
+    def size(self, loop: str) -> int:
+        """The turns of the loop of that name."""
+        return size_of(self.loops[loop])
+
+    def turns(self, loops: Iterable[str]) -> int:
+        """How often the body of the loops of these names runs."""
+        return turns(self.loops[name] for name in loops)
 
     def nest(self, name: str) -> Nest:
         """The loops and values of the STOREs ("store", or another name from `stores_of`) or of a
@@ -185,7 +194,7 @@ class Draft:
             stores = stores_of(self.kernel)[name]
             values, writes = tuple(s.src[1] for s in stores), tuple(s.src[0] for s in stores)
             return Nest(name, own_ranges(stores[0]), values, writes, is_top=name == "store")
-        is_top = stage.arg[1] == "GLOBAL"
+        is_top = memory_of(stage) == "GLOBAL"
         values = stage.src[0].src[:1] if accumulates(stage) else stage.src[:1]
         return Nest(name, tuple(fill_order(stage)), values, is_top=is_top)
 
@@ -208,7 +217,7 @@ class Draft:
 
     def vectorise(self, loop: str, copies: int, role: str = "UNROLL") -> None:
         """Splits `loop` into turns of `copies` vectors each. A short loop is unrolled instead."""
-        size, role_now = size_of(self.loops[loop]), role_of(self.loops[loop])
+        size, role_now = self.size(loop), role_of(self.loops[loop])
         if role_now not in ("LOOP", "PARALLEL"):
             return
         lanes = self.lanes_within(size)

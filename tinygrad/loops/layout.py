@@ -11,6 +11,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.simplify.affine import affine, weighted
+from tinygrad.simplify.forms import step_in
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -29,9 +30,9 @@ def nodes_of(kernel: UOp) -> tuple[UOp, ...]:
     return tuple(kernel.toposort())
 
 
-def name_of(loop: UOp) -> str:
-    """A RANGE's name, unique in its kernel."""
-    return str(loop.arg[0])
+def name_of(node: UOp) -> str:
+    """The name of a RANGE or a STAGE, unique in its kernel."""
+    return str(node.arg[0])
 
 
 def role_of(loop: UOp) -> str:
@@ -75,20 +76,21 @@ def factor_of(reduce: UOp) -> UOp | None:
     return reduce.src[0].src[1] if reduce.src[0].op is Ops.RESCALE else None
 
 
+def memory_of(node: UOp) -> str:
+    """Where a STAGE is kept: GLOBAL, LOCAL, or REG, which takes no memory: its value is computed
+    where it is read. "" for any other node."""
+    return str(node.arg[1]) if node.op is Ops.STAGE else ""
+
+
 def fills_itself(node: UOp) -> bool:
     """Whether the node is a STAGE that its first reader fills."""
-    return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
+    return node.op is Ops.STAGE and memory_of(node) != "GLOBAL" and bool(option(node, "first"))
 
 
 def accumulates(node: UOp) -> bool:
     """Whether the node is a STAGE that holds the sums of a REDUCE whose loops run around the
     stage's."""
     return node.op is Ops.STAGE and bool(option(node, "acc"))
-
-
-def stays_in_registers(stage: UOp) -> bool:
-    """Whether a STAGE takes no memory: its value is computed where it is read."""
-    return bool(stage.arg[1] == "REG")
 
 
 def option(stage: UOp, key: str, default: Any = None) -> Any:
@@ -145,22 +147,10 @@ def indices(access: UOp) -> tuple[UOp, ...]:
     return access.src[1 : 1 + access.arg]
 
 
-def gate_of(access: UOp) -> UOp | None:
-    """The bool under which an INDEX reads; None if it always reads."""
-    return access.src[1 + access.arg] if len(access.src) > 1 + access.arg else None
-
-
 def step(access: UOp, loop: UOp) -> int | None:
     """How many elements an INDEX advances with each turn of `loop`; None if the step is not
     constant."""
-    terms, _ = affine(flat_offset(access))
-    found = 0
-    for term, k in terms.items():
-        if term is loop:
-            found = k
-        elif loop in term.ranges:
-            return None
-    return found
+    return step_in(affine(flat_offset(access))[0], loop)
 
 
 def reads_of(nodes: Iterable[UOp]) -> list[UOp]:
@@ -212,6 +202,12 @@ def below_bits(value: UOp) -> UOp:
     while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
         value = value.src[0]
     return value
+
+
+def copy_of(value: UOp) -> UOp | None:
+    """The read of a buffer that a value is, but for such bitcasts; None if it is computed."""
+    value = below_bits(value)
+    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
 
 
 def steady(access: UOp, loop: UOp) -> bool:

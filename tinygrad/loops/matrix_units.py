@@ -83,8 +83,8 @@ class MatrixUnit:
     @property
     def is_staged(self) -> bool:
         """Whether the unit reads its operands from LOCAL memory itself, where they lie in rows of
-        ROW bytes (`codegen/access`). It runs asynchronously: the lanes must wait before they use a
-        sum. Elements of two bytes may lie along either axis."""
+        ROW bytes (`codegen/addresses`). It runs asynchronously: the lanes must wait before they use
+        a sum. Elements of two bytes may lie along either axis."""
         return self.held is not None and not self.held.a_items
 
     @property
@@ -98,17 +98,16 @@ _BF, _HF, _F = dtypes.bfloat16, dtypes.float16, dtypes.float32
 _I8, _U8, _I16, _I = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
 
 
-def _mma(depth: int, words: int, pack: int) -> Fragments:
+def _mma(pack: int) -> Fragments:
     """NVIDIA's layout (PTX ISA, "Matrix Fragments for mma.m16n8k16"): a lane's number is 4*g + t.
-    Along the depth it has `pack` neighbours in each of `words` words."""
+    Along the depth it has `pack` neighbours in each of two words."""
     neighbours: tuple[Part, ...] = (("p", pack, 0),) if pack > 1 else ()
     last = tuple(name for name, _, _ in neighbours)
     rows: tuple[Part, ...] = (("i", 2, 0), ("g", 8, 4))
-    assert depth == words * 4 * pack
     return Fragments(
         rows=rows,
         columns=(("t", 4, 1), ("e", 2, 0)),
-        depth=(("j", words, 0), ("t", 4, 1), *neighbours),
+        depth=(("j", 2, 0), ("t", 4, 1), *neighbours),
         a=rows,
         b=(("g", 8, 4),),
         a_items=("j", "i", *last),
@@ -167,17 +166,17 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("vpdpbusd.256", "avxvnni", _U8, _I8, _I, 1, 8, 4, 4),
     MatrixUnit("vpdpwssd.256", "avxvnni", _I16, _I16, _I, 1, 8, 2, 2),
     # a warp of 32 lanes
-    MatrixUnit("mma.bf16", "mma", _BF, _BF, _F, 16, 8, 16, 2, 32, _mma(16, 2, 2)),
-    MatrixUnit("mma.f16", "mma", _HF, _HF, _F, 16, 8, 16, 2, 32, _mma(16, 2, 2)),
-    MatrixUnit("mma.s8", "mma", _I8, _I8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
-    MatrixUnit("mma.u8", "mma", _U8, _U8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
+    MatrixUnit("mma.bf16", "mma", _BF, _BF, _F, 16, 8, 16, 2, 32, _mma(2)),
+    MatrixUnit("mma.f16", "mma", _HF, _HF, _F, 16, 8, 16, 2, 32, _mma(2)),
+    MatrixUnit("mma.s8", "mma", _I8, _I8, _I, 16, 8, 32, 4, 32, _mma(4)),
+    MatrixUnit("mma.u8", "mma", _U8, _U8, _I, 16, 8, 32, 4, 32, _mma(4)),
     MatrixUnit("mfma.bf16", "mfma", _BF, _BF, _F, 16, 16, 16, 2, 64, _MFMA),
     MatrixUnit("mfma.f16", "mfma", _HF, _HF, _F, 16, 16, 16, 2, 64, _MFMA),
     MatrixUnit("wmma.bf16", "wmma", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA),
     MatrixUnit("wmma.f16", "wmma", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA),
     MatrixUnit("wmma12.bf16", "wmma12", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("wmma12.f16", "wmma12", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA12),
-    MatrixUnit("mma.tf32", "mma_tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
+    MatrixUnit("mma.tf32", "mma_tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(1)),
     # four warps; operands all have the same number of rows, results have several sizes
     *(
         MatrixUnit(f"wgmma.{kind}.{n}", feature, a, a, out, 64, n, depth, 1, 128, _wgmma(n, depth))

@@ -98,18 +98,11 @@ class Leaf(Item):
     filling: frozenset[UOp] = frozenset()
 
 
-@dataclass(frozen=True)
-class LoopTree:
-    """A phase's whole tree, from its root scope on."""
-
-    root: NestScope
-
-
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def text(tree: LoopTree) -> str:
-    """The tree, one line an item.
+def text(root: NestScope) -> str:
+    """A tree, one line an item.
 
     for i in 0..4, tasks
       reduce add over k
@@ -117,7 +110,7 @@ def text(tree: LoopTree) -> str:
           take
       store
     """
-    return "\n".join(_lines(tree.root.items, 0))
+    return "\n".join(_lines(root.items, 0))
 
 
 def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
@@ -133,7 +126,7 @@ def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
 
 def _title(item: Item) -> str:
     if isinstance(item, Leaf):
-        filled = ", ".join(sorted(stage.arg[0] for stage in item.filling))
+        filled = ", ".join(sorted(map(name_of, item.filling)))
         return item.kind + (f", filling {filled}" if filled else "")
     if isinstance(item, Branch):
         return f"task {name_of(_loop(item.arms[0]))}"
@@ -141,7 +134,7 @@ def _title(item: Item) -> str:
         kinds = ", ".join(str(node.arg) for node in item.nodes)
         return f"reduce {kinds} over {axes(own_ranges(item.nodes[0]))}"
     if isinstance(item, Fill):
-        return f"fill {item.stage.arg[0]} over {axes(own_ranges(item.stage))}"
+        return f"fill {name_of(item.stage)} over {axes(own_ranges(item.stage))}"
     assert isinstance(item, NestScope)
     name = name_of(_loop(item))
     if isinstance(item, Copy):

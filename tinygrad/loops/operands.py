@@ -23,7 +23,7 @@ def loops_of(kernel: UOp) -> Mapping[str, UOp]:
 @lru_cache(16)
 def stages_of(kernel: UOp) -> Mapping[str, UOp]:
     """The kernel's stages by name, inner ones first."""
-    return {node.arg[0]: node for node in nodes_of(kernel) if node.op is Ops.STAGE}
+    return {name_of(node): node for node in nodes_of(kernel) if node.op is Ops.STAGE}
 
 
 def at_path(kernel: UOp, path: Sequence[int]) -> UOp:

@@ -23,6 +23,7 @@ from tinygrad.loops.layout import (
     element,
     fact,
     is_plain_loop,
+    memory_of,
     name_of,
     nodes_of,
     option,
@@ -215,7 +216,7 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
         if owner.op not in ROLES[new].closers:
             legal = ", ".join(r for r, row in ROLES.items() if owner.op in row.closers)
             raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
-        if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
+        if new == "PARALLEL" and memory_of(owner) in ("LOCAL", "REG"):
             raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")
     if new == "VECTOR" and size > LARGEST_VECTOR:
         raise ArgumentError(
@@ -250,8 +251,7 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
         strict = [name_of(r) for r in own if role_of(r) == "ORDERED"]
         if [n for n in names if n in strict] != strict:
             raise ArgumentError(f"order of the stores: {strict} must stay in this order")
-        by_name = {name_of(r): r for r in own}
-        loops = [by_name[n] for n in names]
+        loops = [loops_of(kernel)[n] for n in names]
         ordered = {store: store.with_src((*store.src[:2], *loops)) for store in moved}
         return kernel.with_src(tuple(ordered.get(store, store) for store in kernel.src))
     if owner == "reduce":
@@ -266,8 +266,7 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
 def _ordered_reduction(kernel: UOp, names: tuple[str, ...]) -> UOp:
     for node in sums_of(nodes_of(kernel)):
         if {name_of(r) for r in own_ranges(node)} == set(names):
-            by_name = {name_of(r): r for r in own_ranges(node)}
-            made = node.with_src((node.src[0], *(by_name[n] for n in names)))
+            made = node.with_src((node.src[0], *(loops_of(kernel)[n] for n in names)))
             return replaced(kernel, {node: made})
     raise ArgumentError(f"order of a reduction: none has the loops {names}")
 

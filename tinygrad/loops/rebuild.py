@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import post_order
-from tinygrad.loops.layout import gate_of, indices, nodes_of, own_ranges
+from tinygrad.loops.layout import indices, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
-from tinygrad.simplify.masks import conditions_of
+from tinygrad.simplify.masks import conditions_of, gate_of, with_gate
 from tinygrad.uop.infer import CLOSERS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -51,9 +51,9 @@ def rebuild(root: UOp, loops: Mapping[UOp, Replacement], hook: Hook | None = Non
 
 def value_at(read: UOp) -> UOp:
     """The value of a STAGE at the indices of a read; it reads memory where the read does."""
-    stage, gate = read.src[0], gate_of(read)
+    stage = read.src[0]
     value = replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
-    for inside in [] if gate is None else conditions_of(gate):
+    for inside in conditions_of(gate_of(read)):
         value = read_where(value, inside, inside.ranges)
     return value
 
@@ -68,11 +68,7 @@ def read_where(value: UOp, inside: UOp, loops: Collection[UOp]) -> UOp:
         if node.op is Ops.CHECK:
             checked, fine = node.src
             return node.with_src((checked, inside.alu(Ops.WHERE, fine, fine.const_like(True))))
-        if node.op is not Ops.INDEX:
-            return None
-        gate = gate_of(node)
-        src = node.src if gate is None else node.src[:-1]
-        return node.with_src((*src, inside if gate is None else gate & inside))
+        return with_gate(node, inside) if node.op is Ops.INDEX else None
 
     return rebuild(value, {}, guard)
 

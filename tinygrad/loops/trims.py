@@ -20,7 +20,6 @@ from tinygrad.loops.layout import (
     accumulates,
     fact,
     fills_itself,
-    gate_of,
     indices,
     name_of,
     nodes_of,
@@ -33,6 +32,8 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import SEQUENTIAL
 from tinygrad.simplify.affine import add, affine, build, simplify_index
+from tinygrad.simplify.forms import step_in
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -194,8 +195,8 @@ def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | Non
     where `rest` doesn't depend on the loop. None if the bound never leaves out a turn."""
     terms, constant = affine(guard)
     sign, furthest = (1, size_of(loop)) if end == "trim" else (-1, 0)
-    each = sign * terms.get(loop, 0)
-    if each < 1 or any(loop in t.ranges for t in terms if t is not loop):
+    each = sign * (step_in(terms, loop) or 0)
+    if each < 1:
         return None
     kept: dict[UOp, int] = {}
     free: dict[UOp, int] = {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.demand import Kernel
+from tinygrad.schedule.demand import IN_ORDER, Kernel
 from tinygrad.schedule.inlining import reads_again
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.movement import offset_of
@@ -27,7 +27,7 @@ from tinygrad.uop.op import Ops, bit_cast
 
 MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels deserve a launch of their own
 MOST_ARGUMENTS = 1 << 11  # with so many, one launch more or less makes no difference
-ORDERED = frozenset((Ops.SCATTER, Ops.RUNNING, Ops.CHECK))
+ORDERED = IN_ORDER | {Ops.CHECK}
 OPENED = (dtypes.float32, dtypes.float64)  # constants in which kernels may differ
 ROOM = 1 << 40  # the size of a kernel of any size, until its largest size is known
 

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tinygrad.base.settings import RING, RING_BYTES
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
@@ -35,9 +36,9 @@ def joined(parts: Sequence[UOp], axis: int) -> UOp:
 def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
     """The reduction of all devices' parts, on each device: in a tree for small parts, which takes
     few steps, or else around a ring in chunks, which keeps all links busy."""
-    whole = all(isinstance(n, int) for n in parts[0].shape)
     large = len(names) > 2 and parts[0].size * parts[0].dtype.itemsize >= RING_BYTES.value
-    if whole and parts[0].size >= len(names) > 1 and (RING.value > 1 or RING.value and large):
+    wanted = RING.value > 1 or (RING.value and large)
+    if wanted and is_concrete(parts[0]) and parts[0].size >= len(names) > 1:
         return _around_a_ring(parts, names, monoid)
     return _in_a_tree(parts, names, monoid)
 
@@ -105,8 +106,8 @@ class Reduction(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the latency of its copies outweighs their bytes."""
-        shape, itemsize = self.parts[0].shape, self.parts[0].dtype.itemsize
-        return all(isinstance(n, int) for n in shape) and self.parts[0].size * itemsize <= SMALL
+        one = self.parts[0]
+        return is_concrete(one) and one.size * one.dtype.itemsize <= SMALL
 
 
 def in_buckets(roots: Nodes, made: Sequence[Reduction]) -> Nodes:

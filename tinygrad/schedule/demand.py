@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ from tinygrad.schedule.bases import memory_base, overwrites
 from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of, view_offset
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+IN_ORDER = frozenset((Ops.SCATTER, Ops.RUNNING))
+"""They are made turn by turn, in loops that nothing else should be in."""
 
 
 class Demand(NamedTuple):
@@ -52,6 +56,14 @@ def loop_shape(node: UOp) -> tuple[Any, ...]:
     """The shape that a kernel storing `node` loops over; for partial writes, the shape of what is
     written."""
     return node.src[1].shape if overwrites(node) else node.shape
+
+
+def ordered_axes(node: UOp) -> Sequence[int]:
+    """Which of these axes are gone through in order: those of a SCATTER's updates, and the one of a
+    running reduction."""
+    if node.op is Ops.SCATTER:
+        return range(node.src[2].ndim)
+    return (node.arg[1],) if node.op is Ops.RUNNING else ()
 
 
 def stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:

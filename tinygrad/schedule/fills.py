@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinygrad.schedule.bundles import ORDERED, numbers, of_any_size, sized, with_variables
-from tinygrad.schedule.plan import Plan, Step, signed_bits, variable_name, variable_number
+from tinygrad.schedule.plan import Plan, Step, numbered, signed_bits, variable_name, variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -59,7 +59,7 @@ def _numbered_alike(kernel: UOp, names: tuple[str, ...]) -> tuple[UOp, tuple[str
     """The kernel with its variables renumbered in order of occurrence, and the plan's names for
     them. So a constant that was an argument of the graph already doesn't lead to another kernel."""
     found = [node for node in kernel.toposort() if node.op is Ops.DEFINE_VAR]
-    alike = {v: v.replace(arg=(variable_name(i), *v.arg[1:])) for i, v in enumerate(found)}
+    alike = {v: numbered(v, i) for i, v in enumerate(found)}
     return kernel.substitute(alike), tuple(names[variable_number(v.arg[0])] for v in found)
 
 

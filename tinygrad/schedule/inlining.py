@@ -9,7 +9,15 @@ from collections.abc import Container, Mapping, Sequence
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import COMPUTED, MOVED, is_concrete, is_memory, memory_base, reached
 from tinygrad.schedule.crossings import Crossing, crossings
-from tinygrad.schedule.demand import Contexts, Demand, Demanded, follow, is_redone, overlaps
+from tinygrad.schedule.demand import (
+    IN_ORDER,
+    Contexts,
+    Demand,
+    Demanded,
+    follow,
+    is_redone,
+    overlaps,
+)
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import (
@@ -169,7 +177,7 @@ class Inlining:
         inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
         if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
             return True
-        if any(store.op in (Ops.RUNNING, Ops.SCATTER) for store in demand.kernel.stores):
+        if any(store.op in IN_ORDER for store in demand.kernel.stores):
             return False  # sums have neither vectors nor tiles in loops that run in order
         if (node, demand) in self.folded:
             part = self.folded[node, demand]

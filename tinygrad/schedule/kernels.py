@@ -26,7 +26,7 @@ from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off
-from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name, variable_number
+from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, numbered, variable_number
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.rewrites import rewrite
 from tinygrad.schedule.shard import is_sharded, shard
@@ -161,7 +161,7 @@ class _Planner:
         self._connect(units)
         put_off(units)
         given = sum(storage.nbytes for storage in self.storages)
-        ready = Ready(units, storage_home, self._is_temporary, given)
+        ready = Ready(units, self._is_temporary, given)
         left = set(units)
         while left:
             while not ready:
@@ -201,15 +201,11 @@ class _Planner:
 
     def _keep(self, old: UOp, readers: Sequence[Unit]) -> None:
         saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
-        self._copy(old, saved)
+        storages = (self._storage(saved), self._storage(old))
+        self.steps.append(Step(Ops.COPY, self.storages[storages[0]].device, storages))
         for reader in readers:
             if old in reader.reads:
                 reader.moved[old] = saved
-
-    def _copy(self, source: UOp, target: UOp) -> None:
-        storages = (self._storage(target), self._storage(source))
-        device = self.storages[storages[0]].device
-        self.steps.append(Step(Ops.COPY, device, storages))
 
     # ---- steps -----------------------------------------------------------------------------------
 
@@ -254,7 +250,7 @@ class _Planner:
             stores += [store.substitute(unit.crossing.loops) for store in others]
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
-            stores = [_redirect_reads(s, moves) for s in stores]
+            stores = [s.src[0].store(s.src[1].substitute(moves), *s.src[2:]) for s in stores]
         in_place = any(n.op is Ops.ASSIGN for n in kernel.stores)
         for part in self._without_hazards(stores) if in_place else (stores,):
             yield self._kernel_step(part, kernel.stores[0].origin)
@@ -297,12 +293,8 @@ class _Planner:
         )
         written = dict.fromkeys(self._slot_storage(store.src[0].src[0]) for store in stores)
         storages = tuple({**written, **dict.fromkeys(map(self._slot_storage, params))})
-        changes: dict[UOp, UOp] = {}
-        for node in params:
-            slot = storages.index(self._slot_storage(node))
-            changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
-        for i, node in enumerate(variables):
-            changes[node] = node.replace(arg=(variable_name(i), *node.arg[1:]))
+        changes = {n: numbered(n, storages.index(self._slot_storage(n))) for n in params}
+        changes |= {node: numbered(node, i) for i, node in enumerate(variables)}
         outer = stores[0].src[2:]
         for i, loop in enumerate(dict.fromkeys((*outer, *ranges))):
             name = f"i{i}" if i < len(outer) else f"k{i - len(outer)}"
@@ -323,13 +315,9 @@ class _Planner:
             params = {n.arg[0]: n for n in order if n.op is Ops.PARAM}
             variables = {variable_number(n.arg[0]): n for n in order if n.op is Ops.DEFINE_VAR}
             slots, numbers = tuple(sorted(params)), tuple(sorted(variables))
-            changes: dict[UOp, UOp] = {}
-            for new, old in enumerate(slots):
-                param = params[old]
-                changes[param] = param.replace(arg=(new, param.arg[1]))
-            for new, old in enumerate(numbers):
-                variable = variables[old]
-                changes[variable] = variable.replace(arg=(variable_name(new), *variable.arg[1:]))
+            changes = {params[old]: numbered(params[old], new) for new, old in enumerate(slots)}
+            kept = (variables[old] for old in numbers)
+            changes |= {node: numbered(node, new) for new, node in enumerate(kept)}
             self.finished[kernel] = (ast.substitute(changes), slots, numbers)
         return self.finished[kernel]
 
@@ -341,11 +329,6 @@ def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
         return [producer[node] for node in unit.reads if node in producer]
 
     return other in post_order([unit], sources)
-
-
-def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
-    target, value, *ranges = store.src
-    return target.store(value.substitute(moves), *ranges)
 
 
 def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:

@@ -151,7 +151,7 @@ def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
 
 def both(*gates: UOp | None) -> UOp | None:
     """The AND of gates, with each condition once; None if there is none."""
-    conditions = conditions_of(*(gate for gate in gates if gate is not None))
+    conditions = conditions_of(*gates)
     return all_of(conditions) if conditions else None
 
 

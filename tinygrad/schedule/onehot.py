@@ -11,7 +11,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.movement import both
 from tinygrad.simplify.affine import with_sources
 from tinygrad.simplify.constants import is_zero
-from tinygrad.simplify.masks import conditions_of
+from tinygrad.simplify.masks import conditions_of, with_gate
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -63,9 +63,5 @@ def _at(value: UOp, loop: UOp, at: UOp, inside: UOp) -> UOp:
         if node in done or loop not in node.ranges:
             continue
         made = with_sources(node, tuple(done.get(s, s) for s in node.src))
-        if node.op is Ops.INDEX:
-            gates = made.src[1 + node.arg :]
-            gate = gates[0] & inside if gates else inside
-            made = UOp(Ops.INDEX, node.dtype, (*made.src[: 1 + node.arg], gate), node.arg)
-        done[node] = made
+        done[node] = with_gate(made, inside) if node.op is Ops.INDEX else made
     return done.get(value, value)

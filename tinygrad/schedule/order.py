@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tinygrad.schedule.bases import is_memory
+from tinygrad.schedule.bases import is_memory, storage_home
 from tinygrad.schedule.crossings import Crossing
 from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
@@ -73,8 +73,8 @@ def _is_little(unit: Unit) -> bool:
 
 
 class Ready:
-    """The units that wait for nothing. `home` maps a version to the first version in its storage;
-    `is_temporary` tells whether that storage is needed only as long as it is read.
+    """The units that wait for nothing. `is_temporary` tells of the first version in some storage
+    whether that is needed only as long as it is read.
 
     A unit is entered again when it becomes the last that uses some storage.
     """
@@ -82,7 +82,6 @@ class Ready:
     def __init__(
         self,
         units: Sequence[Unit],
-        home: Callable[[UOp], UOp],
         is_temporary: Callable[[UOp], bool],
         given: int,
     ) -> None:
@@ -97,7 +96,7 @@ class Ready:
         self._companies = defaultdict[Hashable, list[int]](list)
         self._taken = set[Unit]()
         for unit in units:
-            homes = dict.fromkeys(map(home, (*unit.reads, *unit.writes)))
+            homes = dict.fromkeys(map(storage_home, (*unit.reads, *unit.writes)))
             self.stored[unit] = [h for h in homes if is_temporary(h)]
             for each in self.stored[unit]:
                 self.left.setdefault(each, set()).add(unit)

@@ -91,6 +91,12 @@ def variable_number(name: str) -> int:
     return int(name[1:])
 
 
+def numbered(leaf: UOp, number: int) -> UOp:
+    """A PARAM or a DEFINE_VAR as the one of that number."""
+    name = number if leaf.op is Ops.PARAM else variable_name(number)
+    return leaf.replace(arg=(name, *leaf.arg[1:]))
+
+
 BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 """The type of a variable that holds the bits of a float of this size."""
 

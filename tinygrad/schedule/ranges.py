@@ -17,7 +17,7 @@ from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check, is_positive_zero
-from tinygrad.simplify.masks import all_of, bounds_under, conditions_of
+from tinygrad.simplify.masks import all_of, bounds_under, conditions_of, gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 
@@ -158,8 +158,8 @@ def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
 
 def _reads_under(conditions: set[UOp], value: UOp) -> bool:
     """Whether a value is computed from reads that all these conditions gate."""
-    reads = (n for n in value.toposort() if n.op is Ops.INDEX and len(n.src) > 1 + n.arg)
-    return any(conditions.issubset(conditions_of(n.src[1 + n.arg])) for n in reads)
+    reads = (n for n in value.toposort() if n.op is Ops.INDEX)
+    return any(conditions.issubset(conditions_of(gate_of(n))) for n in reads)
 
 
 def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
@@ -167,20 +167,24 @@ def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
     one of them, if the other reads no more elements without: it counts as finite. The smaller
     memory is freed first. So the taps that a window's gradient reads depend on no border, and the
     window on no tap that is missing."""
-    order = sorted(product.src, key=_size)
-    if not all(n.op is Ops.INDEX and n.arg == 1 and len(n.src) == 3 for n in order):
+    small, large = sorted(product.src, key=_size)
+    if not all(n.op is Ops.INDEX and n.arg == 1 and len(n.src) == 3 for n in product.src):
         return product
-    for one, other in ((0, 1), (1, 0)):
-        wanted = {*windows}.intersection(conditions_of(*order[other].src[2:]))
-        memory, offset, *gate = order[one].src
-        conditions = conditions_of(*gate)
-        for condition in conditions:
-            rest = [c for c in conditions if c is not condition]
-            is_free = bounds_under(rest, offset) == bounds_under(conditions, offset)
-            conditions = rest if is_free and condition in wanted else conditions
-        order[one] = memory.index(offset, gate=all_of(conditions) if conditions else None)
-    first, second = order if _size(product.src[0]) <= _size(product.src[1]) else order[::-1]
-    return first.alu(Ops.MUL, second)
+    is_turned = small is not product.src[0]
+    small = _freed(small, {*windows}.intersection(conditions_of(gate_of(large))))
+    large = _freed(large, {*windows}.intersection(conditions_of(gate_of(small))))
+    return large.alu(Ops.MUL, small) if is_turned else small.alu(Ops.MUL, large)
+
+
+def _freed(read: UOp, wanted: set[UOp]) -> UOp:
+    """A read without those of the wanted conditions that keep it from no element."""
+    memory, offset, gate = read.src
+    conditions = conditions_of(gate)
+    for condition in [c for c in conditions if c in wanted]:
+        rest = [c for c in conditions if c is not condition]
+        if bounds_under(rest, offset) == bounds_under(conditions, offset):
+            conditions = rest
+    return memory.index(offset, gate=all_of(conditions) if conditions else None)
 
 
 def _size(read: UOp) -> int:
@@ -199,8 +203,8 @@ def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
             stack += todo
             continue
         stack.pop()
-        if node.op is Ops.INDEX and len(node.src) > 1 + node.arg:
-            zero[node] = conditions.issubset(conditions_of(node.src[1 + node.arg]))
+        if node.op is Ops.INDEX:
+            zero[node] = conditions.issubset(conditions_of(gate_of(node)))
         elif node.op is Ops.CONST:
             zero[node] = is_positive_zero(node)
         elif node.op is Ops.FDIV:

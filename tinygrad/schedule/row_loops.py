@@ -7,8 +7,9 @@ has read is still in the cache when it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from tinygrad.schedule.inlining import FEW_ROWS, makes_rows
 from tinygrad.schedule.movement import Index, loops_of, source_index, turns_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -22,13 +23,13 @@ Sizes = tuple[tuple[int, ...], ...]
 """For each axis the sizes of the loops that run over it."""
 
 
-def above_reductions(order: Iterable[UOp], is_one: Callable[[UOp], bool]) -> set[UOp]:
-    """The reductions for which `is_one` holds, and what depends on them elementwise and by
+def above_reductions(order: Iterable[UOp]) -> set[UOp]:
+    """The reductions that are computed row by row, and what depends on them elementwise and by
     movement; nodes come in order."""
     found: set[UOp] = set()
     for node in order:
         if node.op is Ops.REDUCE_AXIS:
-            if is_one(node):
+            if makes_rows(node):
                 found.add(node)
         elif node.op in ABOVE and not found.isdisjoint(node.src):
             found.add(node)
@@ -77,8 +78,8 @@ def split_sizes(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
     return tuple(found)
 
 
-def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> list[UOp]:
-    """The loops with those of the reductions outermost, if these have at least `fewest` rows, and
+def rows_first(loops: Sequence[UOp], wanted: Iterable[Index]) -> list[UOp]:
+    """The loops with those of the reductions outermost, if these have at least FEW_ROWS rows, and
     as long as the innermost loops stay contiguous in memory."""
     chain: list[frozenset[UOp]] = []
     for where in wanted:
@@ -89,7 +90,7 @@ def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> li
     moved = sorted(loops, key=lambda loop: -sum(loop in own for own in chain))
     rows = chain[0] if chain else frozenset()
     run = turns_of(_trailing(loops, moved))
-    enough = turns_of(rows) >= fewest
+    enough = turns_of(rows) >= FEW_ROWS
     return moved if enough and run >= SHORTEST_RUN else list(loops)
 
 

@@ -15,28 +15,26 @@ from tinygrad.uop.scan import ScanInfo
 
 def joined_loops(sink: UOp, _: Wishes) -> UOp:
     """`sink` with one SCAN for all SCANs that have the same states, turns and sources."""
-    order = sink.toposort()
-    loops = [node for node in order if node.op is Ops.SCAN]
+    loops = [node for node in sink.toposort() if node.op is Ops.SCAN]
     alike: dict[Any, dict[UOp, None]] = {}  # the outputs of loops with the same turns
     for loop in loops:
         alike.setdefault(_turns(loop), {}).update(dict.fromkeys(loop.arg.outputs))
     if len(alike) == len(loops):
         return sink
-    changes: dict[UOp, UOp] = {}
-    for node in order:
-        if node.op is Ops.SCAN:
-            body = UOp.sink(*node.arg.next_states, *alike[_turns(node)])
-            info = replace(node.arg, body=body)
-            changes[node] = UOp(Ops.SCAN, node.dtype, tuple(changes[s] for s in node.src), info)
-        elif node.op is Ops.ITEM:
-            info, (number, shape) = node.src[0].arg, node.arg
+
+    def joined(old: UOp, node: UOp) -> UOp:
+        if old.op is Ops.SCAN:
+            body = UOp.sink(*old.arg.next_states, *alike[_turns(old)])
+            return node.replace(arg=replace(old.arg, body=body))
+        if old.op is Ops.ITEM and old.src[0].op is Ops.SCAN:
+            info, (number, *facts) = old.src[0].arg, old.arg
             if number >= info.states:
-                outputs = alike[_turns(node.src[0])]
+                outputs = alike[_turns(old.src[0])]
                 number = info.states + [*outputs].index(info.body.src[number])
-            changes[node] = UOp(Ops.ITEM, node.dtype, (changes[node.src[0]],), (number, shape))
-        else:
-            changes[node] = node.with_src(tuple(changes[s] for s in node.src))
-    return changes[sink]
+            return node.replace(arg=(number, *facts))
+        return node
+
+    return sink.remade(joined)
 
 
 def _turns(loop: UOp) -> tuple[Any, ...]:

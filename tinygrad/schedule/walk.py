@@ -25,6 +25,7 @@ from tinygrad.schedule.bases import (
 )
 from tinygrad.schedule.crossings import between, joinable
 from tinygrad.schedule.demand import (
+    IN_ORDER,
     Contexts,
     Demand,
     Demanded,
@@ -32,9 +33,10 @@ from tinygrad.schedule.demand import (
     Link,
     joined_index,
     loop_shape,
+    ordered_axes,
     stored_in,
 )
-from tinygrad.schedule.inlining import FEW_ROWS, Inlining, makes_rows
+from tinygrad.schedule.inlining import Inlining
 from tinygrad.schedule.limits import beyond, in_circles
 from tinygrad.schedule.movement import (
     ZERO,
@@ -54,8 +56,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
-ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
-IN_ORDER = frozenset((Ops.SCATTER, Ops.RUNNING))
+ALWAYS_STORED = STEPS | IN_ORDER | {Ops.CONTIGUOUS, Ops.ASSIGN, Ops.ITEM}
 MOST_STORES = 32  # of a kernel
 
 
@@ -104,7 +105,7 @@ class Demands:
         self._inlining = Inlining(self.order, wishes, self._pending, self._company)
         self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
-        self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
+        self._above = set() if wishes.lanes else above_reductions(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # stored nodes that share no kernel with others
         self.company = self._inlining.company
@@ -186,13 +187,14 @@ class Demands:
         """Loops of these sizes for each axis, and the index that they form."""
         ranges: list[UOp] = []
         index: list[UOp] = []
+        ordered = ordered_axes(node)
         for axis, sizes in enumerate(pieces):
-            loops = []
+            loops, role = [], "ORDERED" if axis in ordered else "LOOP"
             for size in sizes:
                 if size == 1:
                     loops.append(ZERO)
                 else:
-                    loops.append(UOp.range(size, next(self._names), self._role(node, axis)))
+                    loops.append(UOp.range(size, next(self._names), role))
                     ranges.append(loops[-1])
             index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
         return ranges, tuple(index)
@@ -204,15 +206,7 @@ class Demands:
         if any(len(sizes) > 1 for sizes in apart):
             ranges, index = self._loops(node, apart)
             wanted = reduced_at(node, index, self._above, self._stored)
-        return rows_first(ranges, wanted, FEW_ROWS), index
-
-    @staticmethod
-    def _role(node: UOp, axis: int) -> str:
-        """The updates of a SCATTER and the turns of a running reduction must run in order;
-        everything else may be reordered."""
-        ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
-        ordered = ordered or (node.op is Ops.RUNNING and axis == node.arg[1])
-        return "ORDERED" if ordered else "LOOP"
+        return rows_first(ranges, wanted), index
 
     def _kernel_to_join(self, node: UOp, demands: Demanded) -> Demand | None:
         """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
@@ -222,27 +216,23 @@ class Demands:
         those of another can't be one of its sources.
         """
         # a value that a user asks to store ends a kernel
-        if node.op in (Ops.SCATTER, Ops.RUNNING, Ops.CONTIGUOUS) or node in self._apart:
+        if node.op is Ops.CONTIGUOUS or node in self._apart:
             return None
-        readers = self._readers.get(node, [])
-        users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
-        steps = [position for position in readers if isinstance(position, int)]
+        users = self._users(node, demands)
         early: Demand | None = None
         for demand, contexts in demands.items():
             kernel = demand.kernel
             loops = stored_in(node, demand)
             if loops is None or any(context[: len(loops)] != loops for context in contexts):
                 continue
-            if not _takes_store(kernel, node):
-                continue
-            if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
-                continue  # it would read what it is just writing
+            others = [user for user in users if user is not kernel]
+            if len(others) + 1 < len(users) or not _takes_store(kernel, node):
+                continue  # it would read what it is just writing, or has no room
             if not self._inlining.allows(node, {demand: contexts}):
                 continue
-            after = [*steps, *(k.first for k in users if k is not kernel)]
-            if all(position > kernel.last for position in after):
+            if _are_after(others, kernel.last):
                 return demand
-            if self._moves_before(kernel, node, after):
+            if self._moves_before(kernel, node, others):
                 early = early or demand
         if early is not None:
             early.kernel.last = self.position[node]
@@ -254,24 +244,25 @@ class Demands:
         other = self.stored_at.get(self._company.get(node, node))
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
-        kernel = other.kernel
-        if IN_ORDER.intersection(s.op for s in (node, *kernel.stores)) or not _takes_store(
-            kernel, node
-        ):
+        kernel, users = other.kernel, self._users(node, demands)
+        is_free = kernel not in users and IN_ORDER.isdisjoint(s.op for s in kernel.stores)
+        if not (is_free and _takes_store(kernel, node)):
             return None
-        users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
-        after = [user if isinstance(user, int) else user.first for user in users]
-        if any(place <= kernel.last for place in after):
-            if kernel in users or not self._moves_before(kernel, node, after):
+        if not _are_after(users, kernel.last):
+            if not self._moves_before(kernel, node, users):
                 return None
             kernel.last = self.position[node]
         return kernel
 
-    def _moves_before(self, kernel: Kernel, node: UOp, after: Iterable[int]) -> bool:
-        """Whether a kernel may come as early as this node, and so before what comes after that:
-        what it doesn't read yet comes before the node."""
+    def _users(self, node: UOp, demands: Demanded) -> list[Kernel | int]:
+        """The kernels that need a node, each as often as it does, and the positions of steps."""
+        return [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
+
+    def _moves_before(self, kernel: Kernel, node: UOp, users: Iterable[Kernel | int]) -> bool:
+        """Whether a kernel may come as early as this node, and so before users that come after
+        that: what it doesn't read yet comes before the node."""
         waits = not all(map(is_memory, kernel.reads)) or any(map(overwrites, kernel.stores))
-        return not waits and all(place > self.position[node] for place in after)
+        return not waits and _are_after(users, self.position[node])
 
     # ---- inlining --------------------------------------------------------------------------------
 
@@ -379,9 +370,15 @@ class Demands:
         self._ask_whole(memory_base(node.src[0]), demand.kernel)
 
 
+def _are_after(users: Iterable[Kernel | int], position: int) -> bool:
+    """Whether all of these kernels and steps come after a position in the graph's order."""
+    return all(position < (user if isinstance(user, int) else user.first) for user in users)
+
+
 def _takes_store(kernel: Kernel, node: UOp) -> bool:
     """Whether a node may be one more store of a kernel, wherever that computes it."""
-    if len(kernel.stores) >= MOST_STORES or kernel.stores[0].device != node.device:
+    is_full = len(kernel.stores) >= MOST_STORES
+    if is_full or node.op in IN_ORDER or kernel.stores[0].device != node.device:
         return False
     # two versions in one storage must be written one after the other
     home = storage_home(node)

@@ -13,7 +13,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.windows import Stretch, windows
 from tinygrad.schedule.bases import COMPUTED, is_concrete, memory_base, reached, storage_home
-from tinygrad.schedule.demand import Kernel
+from tinygrad.schedule.demand import Kernel, ordered_axes
 from tinygrad.schedule.in_parts import in_one
 from tinygrad.schedule.movement import ZERO, turns_of, view_offset
 from tinygrad.schedule.plan import Wishes
@@ -122,11 +122,9 @@ def _in_order(kernel: Kernel) -> dict[UOp, tuple[UOp, int]]:
     them, and the axis."""
     found = dict[UOp, tuple[UOp, int]]()
     for node in kernel.stores:
-        if node.op is Ops.RUNNING:
-            found[kernel.index[node.arg[1]]] = (node, node.arg[1])
-        elif node.op is Ops.SCATTER:
-            axes = range(node.src[2].ndim)
-            found |= {kernel.index[i]: (node, 0) for i in axes if kernel.index[i] is not ZERO}
+        for axis in ordered_axes(node):
+            if kernel.index[axis] is not ZERO:
+                found[kernel.index[axis]] = (node, 0 if node.op is Ops.SCATTER else axis)
     return found
 
 
@@ -190,14 +188,7 @@ def _reach(place: UOp, loop: UOp) -> int:
 
 
 def _with_parts(sink: UOp, cuts: dict[UOp, AxisCut]) -> UOp:
-    done = dict[UOp, UOp]()
-    for node in sink.toposort():
-        made = node.with_src(tuple(done[s] for s in node.src))
-        if node in cuts:
-            made = PARTS[node.op](made, cuts[node])
-            made.origin = made.origin or node.origin
-        done[node] = made
-    return done[sink]
+    return sink.remade(lambda old, node: PARTS[node.op](node, cuts[old]) if old in cuts else node)
 
 
 def _reduced_in_parts(node: UOp, cut: AxisCut) -> UOp:

@@ -57,6 +57,17 @@ def without(a: Form, *gone: UOp) -> Form:
     return {t: c for t, c in a[0].items() if t not in gone}, a[1]
 
 
+def step_in(terms: Terms, loop: UOp) -> int | None:
+    """By how much a sum grows with each turn of `loop`; None if not by the same number."""
+    found = 0
+    for term, coefficient in terms.items():
+        if term is loop:
+            found = coefficient
+        elif loop in term.ranges:
+            return None
+    return found
+
+
 def factors(term: UOp) -> list[UOp]:
     """The factors of a product of terms, itself for any other term."""
     found: list[UOp] = []

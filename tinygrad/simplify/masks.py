@@ -124,10 +124,10 @@ def _negated(node: UOp, algebra: Algebra) -> UOp:
 # ---- several -------------------------------------------------------------------------------------
 
 
-def conditions_of(*gates: UOp) -> list[UOp]:
-    """The conditions whose AND these gates are, each once, in order."""
+def conditions_of(*gates: UOp | None) -> list[UOp]:
+    """The conditions whose AND these gates are, each once, in order; None is no gate."""
     found: dict[UOp, None] = {}
-    stack = [*reversed(gates)]
+    stack = [gate for gate in reversed(gates) if gate is not None]
     while stack:
         node = stack.pop()
         if node.op is Ops.AND and node.dtype is dtypes.bool:
@@ -135,6 +135,19 @@ def conditions_of(*gates: UOp) -> list[UOp]:
         else:
             found[node] = None
     return list(found)
+
+
+def gate_of(access: UOp) -> UOp | None:
+    """The bool under which an INDEX reads; None if it always reads."""
+    return access.src[-1] if len(access.src) == access.arg + 2 else None
+
+
+def with_gate(access: UOp, inside: UOp) -> UOp:
+    """An INDEX that reads only where `inside` holds, too."""
+    gate = gate_of(access)
+    if gate is None:
+        return access.with_src((*access.src, inside))
+    return access.with_src((*access.src[:-1], gate & inside))
 
 
 def all_of(conditions: Iterable[UOp]) -> UOp:
@@ -231,14 +244,10 @@ def _conditions(node: UOp) -> UOp | None:
     return both(*conditions)
 
 
-def _gate(node: UOp) -> UOp | None:
-    return node.src[-1] if len(node.src) == node.arg + 2 else None
-
-
 def _gated(node: UOp) -> UOp | None:
     """An INDEX under its gate gets simpler indices. A gate that always holds is dropped, and the
     INDEX is 0 if it never does."""
-    gate = _gate(node)
+    gate = gate_of(node)
     if gate is None or node.shape:
         return None
     indices = node.src[1:-1]

@@ -629,20 +629,22 @@ class UOp(Questions):
         return done[self]
 
     def rebuilt(self, rows: Mapping[Ops, Callable[[UOp], UOp]]) -> UOp:
-        """This graph, rebuilt from its sources up. For a node whose op has a row in `rows`, the row
-        makes the new node from the node with its new sources. What a row makes is not rebuilt
-        again; it keeps the user's source line."""
-        order = self.toposort()
-        if rows.keys().isdisjoint(node.op for node in order):
+        """This graph, `remade` by the rows of its nodes' ops; each gets the node with its new
+        sources."""
+        if rows.keys().isdisjoint(node.op for node in self.toposort()):
             return self
+        return self.remade(lambda old, node: rows[node.op](node) if node.op in rows else node)
+
+    def remade(self, make: Callable[[UOp, UOp], UOp]) -> UOp:
+        """This graph, rebuilt from its sources up: `make` gets each node as it was and with its new
+        sources, and returns what takes its place. That is not rebuilt again; it keeps the user's
+        source line."""
         done: dict[UOp, UOp] = {}
-        for node in order:
-            made = node.with_src(tuple(done[s] for s in node.src))
-            if node.op in rows:
-                made = rows[node.op](made)
-                if made.origin is None:
-                    made.origin = node.origin
-            done[node] = made
+        for old in self.toposort():
+            node = old.with_src(tuple(done[s] for s in old.src))
+            made = done[old] = make(old, node)
+            if made is not node and made.origin is None:
+                made.origin = old.origin
         return done[self]
 
     # ---- services from higher floors, registered at the composition root -------------------------

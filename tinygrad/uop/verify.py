@@ -19,18 +19,10 @@ STAGES: dict[str, frozenset[Ops]] = {
         _LEAVES
         | _ELEMENTWISE
         | GroupOp.Movement
-        | {
-            Ops.ARANGE,
-            Ops.UNIQUE,
-            Ops.DEVICE,
-            Ops.BUFFER,
-            Ops.BIND,
-            Ops.COPY,
-            Ops.CONTIGUOUS,
-            Ops.DETACH,
-        }
-        | {Ops.ASSIGN, Ops.KERNEL, Ops.FOLD, Ops.REDUCE_AXIS, Ops.INDEX, Ops.SCATTER, Ops.SCAN}
-        | {Ops.CALL, Ops.ITEM, Ops.RUNNING}
+        | {Ops.ARANGE, Ops.UNIQUE, Ops.DEVICE, Ops.BUFFER, Ops.BIND}
+        | {Ops.REDUCE_AXIS, Ops.FOLD, Ops.RUNNING, Ops.INDEX, Ops.SCATTER}
+        | {Ops.CONTIGUOUS, Ops.DETACH, Ops.ASSIGN}
+        | {Ops.COPY, Ops.KERNEL, Ops.SCAN, Ops.CALL, Ops.ITEM}
     ),
     # one kernel: loops over scalars, before and after a recipe is applied
     "kernel": frozenset(

@@ -21,7 +21,16 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
 from tinygrad.codegen.numbers.coefficients import FORMATS
 from tinygrad.codegen.numbers.narrow import narrow
-from tinygrad.codegen.numbers.transcendental import cos, exp, exp2, log2, magnitude, power, sin
+from tinygrad.codegen.numbers.transcendental import (
+    cos,
+    exp,
+    exp2,
+    halves,
+    log2,
+    magnitude,
+    power,
+    sin,
+)
 from tinygrad.loops.layout import accumulates, nodes_of
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
@@ -347,18 +356,10 @@ def _mulacc(node: UOp, ctx: Target) -> UOp | None:
     a, b, c = node.src
     is_native = dtypes.is_float(node.dtype) and "MULACC" in ctx.native
     if node.arg == ROUNDED_ONCE and not (is_native and ctx.numerics.fused_multiply_add):
-        for part, other in itertools.product(_halves(a), _halves(b)):  # whose products are exact
+        for part, other in itertools.product(halves(a), halves(b)):
             c = part * other + c
         return c
     return None if is_native else a * b + c
-
-
-def _halves(x: UOp) -> tuple[UOp, UOp]:
-    """The first half of a float's mantissa and the rest, which add up to x."""
-    form = FORMATS[x.dtype]
-    kept = -(1 << (form.mantissa // 2 + 1))
-    high = (x.bitcast(form.integer) & kept).bitcast(x.dtype)
-    return high, x + high * -1.0
 
 
 def _threefry(node: UOp, ctx: Target) -> UOp:

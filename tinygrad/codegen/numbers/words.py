@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.target import Target
+from tinygrad.codegen.linear import HEAD
 from tinygrad.codegen.numbers.pairs import (
     EFFECTS,
     Parts,
@@ -41,12 +43,13 @@ from tinygrad.uop.op import Ops, bit_cast
 LONG = frozenset((dtypes.int64, dtypes.uint64, dtypes.index))
 WIDE = LONG | {dtypes.float64}
 LEAST, MOST = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
-ARGUMENTS = frozenset((Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL))
 
 
-def in_words(program: Sequence[UOp]) -> list[UOp]:
+def in_words(program: Sequence[UOp], target: Target) -> Sequence[UOp]:
     """The same program without int64, uint64 and float64, and each `index` within 32 bits.
     DTypeError for arithmetic of float64."""
+    if target.widest_integer >= 64:
+        return program
     walk = _Walk(program)
     for node in program:
         walk.visit(node)
@@ -160,7 +163,7 @@ class _Walk(Rewriting):
             self.parts[node] = self.all_placed(rule(self, node))
             return
         wide = [s for s in node.src if s.dtype in WIDE]
-        if node.op in ARGUMENTS or not (wide or node.dtype in WIDE):
+        if node.op in HEAD or not (wide or node.dtype in WIDE):
             self.parts[node] = (self.rebuilt(node),)
         elif all(len(self.of(s)) == 1 for s in wide) and (
             node.dtype not in LONG or self.fits(node)
@@ -175,8 +178,7 @@ class _Walk(Rewriting):
 
     def rebuilt(self, node: UOp) -> UOp:
         """The node with its sources replaced."""
-        src = tuple(map(self.one, node.src))
-        return self.place(UOp(node.op, node.dtype, src, node.arg, node.tag))
+        return self.place(node.with_src(tuple(map(self.one, node.src))))
 
     def kept(self, node: UOp, found: Parts) -> Parts:
         """A pair as one number, if it fits."""
@@ -215,8 +217,7 @@ class _Walk(Rewriting):
     def load(self, node: UOp) -> Parts:
         masks = [self.one(mask) for mask in node.src[1:]]
         if node.dtype not in WIDE:
-            src = (self.of(node.src[0])[0], *masks)
-            return (self.place(UOp(node.op, node.dtype, src, node.arg, node.tag)),)
+            return (self.place(node.with_src((self.of(node.src[0])[0], *masks))),)
         alignment, serial = node.arg
         arg = (min(4, alignment), serial)
         return tuple(
@@ -229,7 +230,7 @@ class _Walk(Rewriting):
         masks = [self.one(mask) for mask in node.src[2:]]
         if pointer.dtype not in WIDE:
             src = (self.of(pointer)[0], self.one(value), *masks)
-            return (self.place(UOp(node.op, node.dtype, src, node.arg, node.tag)),)
+            return (self.place(node.with_src(src)),)
         alignment, hint = node.arg
         for place, word in zip(self.places(pointer), self.pair(value), strict=True):
             self.place(
@@ -243,7 +244,7 @@ class _Walk(Rewriting):
         pointer, failed, *operands = node.src
         words = [word for operand in operands for word in self.pair(operand)]
         src = (self.of(pointer)[0], self.one(failed), word_of(0), *words)
-        self.place(UOp(node.op, node.dtype, src, node.arg, node.tag))
+        self.place(node.with_src(src))
         return ()
 
     # ---- loops -----------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step
+from tinygrad.loops.layout import copy_of, own_ranges, reads_of, role_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.products import those_in
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
@@ -80,8 +79,8 @@ def pipeline(target: Target, shared: int, most: int) -> Options:
 
 def is_copy(value: UOp, along: UOp) -> bool:
     """Whether a piece is an exact copy of memory whose rows have neighbours along `along`."""
-    value = below_bits(value)
-    return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
+    read = copy_of(value)
+    return read is not None and step(read, along) == 1
 
 
 def fill(draft: Draft, name: str, lanes: int) -> None:
@@ -91,7 +90,7 @@ def fill(draft: Draft, name: str, lanes: int) -> None:
     loads = reads_of(draft.below(draft.nest(name).values))
     fast = min(own, key=lambda x: (reach(loads, draft.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
-    elements = prod(size_of(draft.loops[x]) for x in own)
+    elements = draft.turns(own)
     width = draft.target.lanes(draft.stages[name].dtype.itemsize)
     while width > 1 and elements < lanes * width:
         width //= 2
@@ -100,7 +99,7 @@ def fill(draft: Draft, name: str, lanes: int) -> None:
         tail = [draft.split(fast, width, fast + "v", "LOOP", "VECTOR")]
     given, _ = deal(draft, (fast, *reversed(others)), lanes)
     for loop in own:
-        if role_of(draft.loops[loop]) == "LOOP" and size_of(draft.loops[loop]) <= SHORT:
+        if role_of(draft.loops[loop]) == "LOOP" and draft.size(loop) <= SHORT:
             draft.do("role", loop, "UNROLL")
     draft.do("order", name, (*(x for x in own if x not in given), *given, *tail))
 
@@ -122,7 +121,7 @@ def deal(draft: Draft, loops: Iterable[str], lanes: int) -> tuple[list[str], int
     that count lanes, slowest first, and how many lanes share each position."""
     given: list[str] = []
     for loop in loops:
-        size = size_of(draft.loops[loop])
+        size = draft.size(loop)
         if lanes == 1:
             break
         if size <= lanes:
@@ -246,7 +245,7 @@ class Blocks(ABC):
         options = self.options
         if all(is_copy(x, draft.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
             options = (
-                *pipeline(draft.target, self.shape.shared, size_of(draft.loops[k])),
+                *pipeline(draft.target, self.shape.shared, draft.size(k)),
                 *options,
             )
         for axis, layout in enumerate(layouts):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinygrad.base.target import Target
-from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, names
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
@@ -23,7 +22,7 @@ from tinygrad.loops.groups.blocks import (
     sum_over,
 )
 from tinygrad.loops.groups.unit_products import unit_product
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of, size_of
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import Product, reduction_of
 from tinygrad.uop.node import UOp
@@ -51,10 +50,10 @@ def group_product(draft: Draft, nest: Nest, products: list[Product]) -> bool:
 def _multiplied(draft: Draft, sides: Sides, sums: list[str]) -> bool:
     """Whether a unit, or else lanes, can compute these sums of products."""
     sizes = Sizes(
-        size_of(draft.loops[sides.m]),
-        size_of(draft.loops[sides.n]),
-        max(size_of(draft.loops[k]) for k in sums),
-        turns(draft.loops[x] for x in sides.outer),
+        draft.size(sides.m),
+        draft.size(sides.n),
+        max(map(draft.size, sums)),
+        draft.turns(sides.outer),
         len(sums),
     )
     if unit_product(draft, sides, sizes, sums):

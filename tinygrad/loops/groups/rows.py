@@ -104,8 +104,8 @@ def _deal(draft: Draft, nest: str, lanes: int) -> None:
     columns = [name for name in names(own) if name not in rows]
     given, left = deal(draft, columns[-1:], lanes)
     if rows and columns and left > 1:
-        count = min(left, power_below(size_of(draft.loops[rows[0]])))
+        count = min(left, power_below(draft.size(rows[0])))
         given.insert(0, draft.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
     if columns:
-        draft.give("UNROLL", (x for x in rows if size_of(draft.loops[x]) <= SHORT))
+        draft.give("UNROLL", (x for x in rows if draft.size(x) <= SHORT))
     draft.innermost(nest, (*rows, *given))

@@ -24,7 +24,6 @@ from tinygrad.loops.groups.blocks import (
     parts_of,
     sum_over,
 )
-from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.tensorise import operand, units_of
 
@@ -232,7 +231,7 @@ class _Staged(UnitBlocks):
         rows = parts_of(draft, self.marks[0], held.rows, roles)
         columns = [blocks, *parts_of(draft, self.marks[1], held.columns[1:], roles)]
         groups = [m, n]
-        if size_of(draft.loops[m]) % NEIGHBOURS == 0:
+        if draft.size(m) % NEIGHBOURS == 0:
             groups.append(draft.split(m, NEIGHBOURS, m + "n", "PARALLEL", "PARALLEL"))
         lanes, items = lanes_first(((rows, held.rows), (columns, held.columns)))
         self.order(groups, [sets], lanes, items)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tinygrad.base.helpers import ceildiv, prod, round_up
+from tinygrad.base.helpers import ceildiv, round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.groups.blocks import (
@@ -143,15 +143,15 @@ class _Rows:
         self.draft, self.use, self.unit, self.held, self.form = draft, use, unit, unit.held, form
         outer = draft.names_in("store")
         self.outer = [x for x in outer if x not in (form.rows, form.columns)]
-        self.width = size_of(draft.loops[form.columns])
+        self.width = draft.size(form.columns)
         self.depth = round_up(max(size_of(own_ranges(n)[0]) for n in scores), unit.depth)
         loops = [draft.loops[k] for k in form.keys]
         self.scores = max(sum(loop in n.ranges for n in scores) for loop in loops)  # in a pass
         self.rows, self.beside = use.sizes
         self.leader = self._leader()
         self.passes = 1 if self.leader else len(form.keys)  # along the keys
-        batch = prod(size_of(draft.loops[x]) for x in self.outer)
-        size, self.warps = size_of(draft.loops[form.rows]), WARPS
+        batch = draft.turns(self.outer)
+        size, self.warps = draft.size(form.rows), WARPS
         while self.warps > 1 and (
             batch * ceildiv(size, self.warps * self.rows) < BUSY_GROUPS
             or self.warps * self.rows >= 2 * size

@@ -32,14 +32,14 @@ def border_outside(draft: Draft, nest: Nest) -> bool:
     owns = [names(own_ranges(n)) for n in draft.sums]
     if not cut or any(own[-1] in cut for own in owns):
         return False
-    if all(turns(draft.loops[n] for n in own) <= UNROLL_WHOLE for own in owns):
+    if all(draft.turns(own) <= UNROLL_WHOLE for own in owns):
         return False  # all taps are copies
-    longest = max((size_of(draft.loops[n]) for n in around), default=0)
-    if any(size_of(draft.loops[n]) > longest for n in cut):
+    longest = max(map(draft.size, around), default=0)
+    if any(draft.size(n) > longest for n in cut):
         return False  # pixels that are summed for each tap
     for own in owns:
         draft.do("order", "reduce", sorted(own, key=lambda n: n not in cut))
-        if size_of(draft.loops[own[-1]]) <= MOST_TAPS:
+        if draft.size(own[-1]) <= MOST_TAPS:
             draft.do("role", own[-1], "UNROLL")
     free = [n for n in counted(nest) if n not in around]
     phases = turns(r for r in nest.loops if role_of(r) == "UNROLL")

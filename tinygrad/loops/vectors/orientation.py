@@ -23,12 +23,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, inf
+from typing import NamedTuple
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, Draft, names
 from tinygrad.loops.layout import (
     flat_offset,
-    gate_of,
     is_plain_loop,
     linear,
     name_of,
@@ -48,6 +48,7 @@ from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.loops.windows import Pair, pairs_of
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -76,16 +77,28 @@ uncertain."""
 Names = tuple[str, ...]
 
 
+class Sum(NamedTuple):
+    """A sum of products over the loops `own`, for each turn of the stores' `loops`; all are
+    plain."""
+
+    node: UOp
+    loops: tuple[UOp, ...]
+    own: tuple[UOp, ...]
+    sides: tuple[UOp, UOp]
+
+
 @dataclass(frozen=True)
 class WindowProduct:
-    """A product of `window`, which depends on the loops of each of `pairs` by their sum and alone
-    has the loops `taps`, and of a side that alone has the loop `along`. `images`: a loop of the
-    window, over images or channels, that is neither in a pair nor summed. `beside`: its turns are
-    the rows of a tile, which all end at the same border. `shifts`: pairs of a position with a loop
-    of both sides, which moves the window as a tap does, as the phases of a transposed convolution
-    do."""
+    """A sum over `own` of products of `window`, which depends on the loops of each of `pairs` by
+    their sum and alone has the loops `taps`, and of an `other` side that alone has the loop
+    `along`. `images`: a loop of the window, over images or channels, that is neither in a pair nor
+    summed. `beside`: its turns are the rows of a tile, which all end at the same border. `shifts`:
+    pairs of a position with a loop of both sides, which moves the window as a tap does, as the
+    phases of a transposed convolution do."""
 
+    own: tuple[UOp, ...]
     window: UOp
+    other: UOp
     pairs: tuple[Pair, ...]
     taps: tuple[UOp, ...]
     along: UOp
@@ -104,12 +117,29 @@ class WindowProduct:
 def transpose_windows(draft: Draft) -> tuple[str, ...]:
     """Transposes the product of a window, or of many rows, if that saves work. Returns the stages
     that then hold a product."""
-    reductions = draft.sums
-    if len(reductions) != 1 or draft.stages or draft.lanes < 2:
+    one = _only_sum(draft)
+    if one is None:
         return ()
-    found = _transposed(draft, reductions[0])
-    if found is None:
-        return _turned(draft, reductions[0]) or _matrices_apart(draft, reductions[0])
+    found = _transposed(draft, one)
+    if found is not None:
+        return (_transpose(draft, found),)
+    layout = names(_turned(draft, one) or _matrices_apart(draft, one))
+    return (draft.stage(one.node, layout, "out", "GLOBAL"),) if layout else ()
+
+
+def _only_sum(draft: Draft) -> Sum | None:
+    """The kernel's sum, if it has a single one, of products, and nothing is staged."""
+    if len(draft.sums) != 1 or draft.stages or draft.lanes < 2:
+        return None
+    (node,), loops = draft.sums, draft.nest("store").loops
+    own, sides = own_ranges(node), factors_of(node)
+    if sides is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
+        return None
+    return Sum(node, loops, own, sides)
+
+
+def _transpose(draft: Draft, found: WindowProduct) -> str:
+    """Transposes the product of a window. Returns the stage that then holds it."""
     along, (tasks, blocks, images) = name_of(found.along), _images(draft, found)
     taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
     inside = (*blocks, *images, *taps, along)
@@ -121,7 +151,7 @@ def transpose_windows(draft: Draft) -> tuple[str, ...]:
     while len(taps) > 1 and not found.beside:
         inner, outer = taps.pop(), taps.pop()
         taps.append(draft.merge(outer, inner, "p"))
-    parts = _parts(draft, found, turns(draft.loops[n] for n in rest))
+    parts = _parts(draft, found, draft.turns(rest))
     sums = draft.sums  # the inner one first
     layout = (*rest, *parts, *blocks, *images, *taps, along)
     name = draft.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
@@ -132,42 +162,35 @@ def transpose_windows(draft: Draft) -> tuple[str, ...]:
         draft.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
     last = (*taps, along) if is_along else (along, *taps)
     draft.do("order", "store", (*tasks, *rest, *blocks, *images, *last))
-    return (name,)
+    return name
 
 
-def _turned(draft: Draft, reduction: UOp) -> tuple[str, ...]:
-    """Turns a product of many rows, which lie beside each other, by few columns, whose sums are
-    long: the weights' gradient of a layer. Its rows would all be packed, tile by tile."""
-    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
-    if pair is None or len(loops) != 2 or not all(map(is_plain_loop, (*loops, *own))):
+def _turned(draft: Draft, one: Sum) -> tuple[UOp, ...]:
+    """The result's layout if many rows, which lie beside each other, by few columns have long sums:
+    the weights' gradient of a layer. Its rows would all be packed, tile by tile."""
+    if len(one.loops) != 2:
         return ()
-    row, column = loops
-    rows, columns = pair if row in pair[0].ranges else pair[::-1]
+    row, column = one.loops
+    rows, columns = one.sides if row in one.sides[0].ranges else one.sides[::-1]
     reads = reads_of(rows.toposort())
     if row in columns.ranges or column in rows.ranges or not reads:
         return ()
-    if any(step(n, row) != 1 or n.dtype is not reduction.dtype for n in reads):
+    if any(step(n, row) != 1 or n.dtype is not one.node.dtype for n in reads):
         return ()
     few, many = size_of(column), max(2 * size_of(column), MANY_PANELS * PANEL * draft.lanes)
-    if not draft.lanes < few or size_of(row) < many or turns(own) < LONG_SUM * few:
-        return ()
-    return (draft.stage(reduction, names((column, row)), "out", "GLOBAL"),)
+    is_worth = draft.lanes < few and size_of(row) >= many and turns(one.own) >= LONG_SUM * few
+    return (column, row) if is_worth else ()
 
 
-def _matrices_apart(draft: Draft, reduction: UOp) -> tuple[str, ...]:
-    """Products of several matrices that are stored element by element, the matrices innermost:
-    each product is computed on its own."""
-    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
-    if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
+def _matrices_apart(draft: Draft, one: Sum) -> tuple[UOp, ...]:
+    """The layout of each product on its own, if several matrices are stored element by element, the
+    matrices innermost."""
+    both = [r for r in one.loops if all(r in side.ranges for side in one.sides)]
+    alone = [r for r in one.loops if r not in both]
+    is_product = all(any(r in side.ranges for r in alone) for side in one.sides)
+    if one.loops[-1] not in both or not is_product or turns(one.own) < LEAST_SUM:
         return ()
-    both, alone = list[UOp](), list[UOp]()
-    for loop in loops:
-        (both if all(loop in side.ranges for side in pair) else alone).append(loop)
-    columns = [r for r in alone[-1:] if size_of(r) >= draft.lanes]
-    is_product = all(any(r in side.ranges for r in alone) for side in pair)
-    if loops[-1] not in both or not columns or not is_product or turns(own) < LEAST_SUM:
-        return ()
-    return (draft.stage(reduction, names((*both, *alone)), "out", "GLOBAL"),)
+    return (*both, *alone) if size_of(alone[-1]) >= draft.lanes else ()
 
 
 def _images(draft: Draft, found: WindowProduct) -> tuple[Names, Names, Names]:
@@ -199,21 +222,18 @@ def _block(draft: Draft, found: WindowProduct) -> int:
 def _stays(draft: Draft, found: WindowProduct, count: int) -> bool:
     """Whether the cache can hold the other side, together with what is staged for `count`
     images."""
-    (reduction,) = draft.sums
     assert found.images is not None
-    own, columns, itemsize = own_ranges(reduction), size_of(found.along), reduction.dtype.itemsize
-    kept = _elements(found, own) + turns(found.taps) * columns
-    half = draft.target.cache_l2 // 2 // itemsize
+    columns = size_of(found.along)
+    kept = _elements(found) + turns(found.taps) * columns
+    half = draft.target.cache_l2 // 2 // draft.sums[0].dtype.itemsize
     block = kept // size_of(found.images) * count
-    return turns(own) * columns <= half and (found.beside or block <= half)
+    return turns(found.own) * columns <= half and (found.beside or block <= half)
 
 
-def _transposed(draft: Draft, reduction: UOp) -> WindowProduct | None:
+def _transposed(draft: Draft, one: Sum) -> WindowProduct | None:
     """The transposed form of this sum that saves enough work; None if there is none."""
-    loops, own, pair = draft.nest("store").loops, own_ranges(reduction), factors_of(reduction)
-    if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
-        return None
-    sides = pair if loops[-1] in pair[1].ranges else pair[::-1]
+    loops, own = one.loops, one.own
+    sides = one.sides if loops[-1] in one.sides[1].ranges else one.sides[::-1]
     for other, window in (sides, sides[::-1]):
         taps = tuple(r for r in loops if r in window.ranges and r not in other.ranges)
         along = [r for r in loops if r in other.ranges and r not in window.ranges]
@@ -230,21 +250,22 @@ def _transposed(draft: Draft, reduction: UOp) -> WindowProduct | None:
     both = [r for r in loops if r in window.ranges and r in other.ranges]
     shifts = tuple(pair for pair, *_ in pairs_of(moved[-1], counters, both, 0) if pair[1] == 1)
     groups = tuple(r for r in both if all(name_of(r) != pair[2] for pair in shifts))
-    plain = WindowProduct(window, pairs, taps, along[-1], shifts=shifts, groups=groups)
+    plain = WindowProduct(own, window, other, pairs, taps, along[-1], shifts=shifts, groups=groups)
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
     choices = [plain]
     if images and not plain.is_summed:
         plain = replace(plain, images=images[-1])
         choices = [plain, replace(plain, beside=True)]
-    costs = [_cycles(draft, each, other, own) for each in choices]
+    costs = [_cycles(draft, each) for each in choices]
     least = min(costs)
-    is_less = least < WORTH * _as_it_is(draft, plain, other, own)
+    is_less = least < WORTH * _as_it_is(draft, plain)
     return choices[costs.index(least)] if is_less else None
 
 
-def _cycles(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
+def _cycles(draft: Draft, product: WindowProduct) -> float:
     """The total cycles of the transposed product."""
-    runs_along = all(step(n, own[-1]) == 1 for n in reads_of(other.toposort()))
+    own = product.own
+    runs_along = all(step(n, own[-1]) == 1 for n in reads_of(product.other.toposort()))
     across = SQUARES if runs_along and size_of(own[-1]) >= draft.lanes else ACROSS
     depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
     built, together, part = BUILT, rows, 1.0
@@ -257,16 +278,16 @@ def _cycles(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ..
     line, cache = width * product.window.dtype.itemsize, draft.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
-    kept = _elements(product, own) * (built + READ_AGAIN * ceil(columns / (PANEL * draft.lanes)))
+    kept = _elements(product) * (built + READ_AGAIN * ceil(columns / (PANEL * draft.lanes)))
     tiles = part * rows // together * tile.cycles
     return depth * (tiles + across * columns) + PUT_BACK * rows * columns + kept
 
 
-def _as_it_is(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]) -> float:
+def _as_it_is(draft: Draft, product: WindowProduct) -> float:
     """The cycles of the product whose vectors lie along the window."""
-    nest, depth, rows = draft.nest("store"), turns(own), turns(product.taps)
+    nest, depth, rows = draft.nest("store"), turns(product.own), turns(product.taps)
     if product.along is nest.loops[-1]:
-        return _along_as_it_is(draft, product, other, own)
+        return _along_as_it_is(draft, product)
     row = [nest.loops[-1]]
     for inner, outer in pairwise(reversed(nest.loops)):
         as_one = all(linear(flat_offset(write), outer, inner) for write in nest.writes)
@@ -276,7 +297,7 @@ def _as_it_is(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, 
     runs = [linear(flat_offset(product.window), o, i) for i, o in pairwise(row)]
     stays = all(runs) and not product.is_summed
     stays = stays and is_in_place(
-        draft, nest, other, product.window, own, product.along, turns(row)
+        draft, nest, product.other, product.window, product.own, product.along, turns(row)
     )
     size, around = size_of(product.along), Surroundings(masked=stays)
     tile = register_tile(draft, size, turns(row), product.window.dtype.itemsize, around)
@@ -290,23 +311,21 @@ def _as_it_is(draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, 
     return depth * (tiles + rows * (PACKED * ceil(run / draft.lanes) / run + APART * apart))
 
 
-def _along_as_it_is(
-    draft: Draft, product: WindowProduct, other: UOp, own: tuple[UOp, ...]
-) -> float:
+def _along_as_it_is(draft: Draft, product: WindowProduct) -> float:
     """The cycles if vectors lie along the other side, which is packed again for each row of
     taps."""
-    depth, rows, columns = turns(own), turns(product.taps), size_of(product.along)
+    depth, rows, columns = turns(product.own), turns(product.taps), size_of(product.along)
     height, itemsize = size_of(product.taps[-1]), product.window.dtype.itemsize
-    dense = all(step(n, product.along) == 1 for n in reads_of(other.toposort()))
+    dense = all(step(n, product.along) == 1 for n in reads_of(product.other.toposort()))
     each = register_tile(draft, height, columns, itemsize).cycles
     each += 0 if dense else ACROSS * columns
     return depth * (rows // height * each + BUILT * rows)
 
 
-def _elements(product: WindowProduct, own: tuple[UOp, ...]) -> int:
+def _elements(product: WindowProduct) -> int:
     """The number of elements of the window's side in a product, each counted once."""
     both = {name for position, _, tap, _ in product.pairs for name in (position, tap)}
-    its = product.window.ranges & {*product.taps, *own}
+    its = product.window.ranges & {*product.taps, *product.own}
     count = turns(r for r in its if name_of(r) not in both)
     loops = {name_of(r): size_of(r) for r in its}
     for position, each, tap, apart in product.pairs:
@@ -329,7 +348,7 @@ def _keep_window(draft: Draft, found: WindowProduct, tasks: Names, images: Names
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in (*taps, *tasks)]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
-    squares = min(size_of(free[-1]), turns(draft.loops[n] for n in channels)) >= draft.lanes
+    squares = min(size_of(free[-1]), draft.turns(channels)) >= draft.lanes
     inside = channels if squares and not found.is_summed else []
     if found.beside:
         inside = [*images, *channels] if squares else [*channels, *images]

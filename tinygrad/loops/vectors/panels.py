@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.layout import (
-    gate_of,
     goes_as_one,
     name_of,
     own_ranges,
@@ -22,6 +20,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
+from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -32,13 +31,13 @@ def fill_nest(draft: Draft, one: Product, name: str, column: str, stretch: int) 
     filled = _as_memory_runs(draft, one, name)
     lanes, inner, across = draft.lanes, filled[-1] if filled else "", f"{name}.{column}"
     loads = reads_of(draft.stages[name].src[0].toposort())
-    word = turns(draft.loops[k] for k in one.depth)  # neighbours along k that stay together
+    word = draft.turns(one.depth)  # neighbours along k that stay together
     along_k = bool(filled) and word in steps_along(loads, draft.loops[inner])
     both = [n for n in loads if not filled or draft.loops[inner] in n.ranges]
     along_n = 1 in steps_along(both, draft.loops[across])
     if stretch:
         columns: tuple[str, ...] = fill_stretches(draft, name, across, stretch)
-    elif along_k and not along_n and size_of(draft.loops[inner]) >= lanes:
+    elif along_k and not along_n and draft.size(inner) >= lanes:
         fill_squares(draft, name, inner, across)
         return
     else:
@@ -132,7 +131,7 @@ def _widest(draft: Draft, name: str, across: str) -> int:
             break
         vector = draft.unused(across + "v")
         tried = split(draft.kernel, across, width, vector, "UNROLL", "VECTOR")
-        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
+        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and name_of(n) == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
         if all(steady(n, loop) for n in reads_of(stage.src[0].toposort())):
             return width

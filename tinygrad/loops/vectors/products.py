@@ -16,6 +16,7 @@ from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     flat_offset,
+    memory_of,
     name_of,
     own_ranges,
     reads_of,
@@ -165,7 +166,7 @@ def _unroll_inner(draft: Draft, tiling: Tiling, one: Product) -> None:
     if size_of(one.inner) <= SHORT_LOOP:
         draft.do("role", inner, "UNROLL")
         around = [n for n in one.loops[-2:-1] if n in draft.loops]
-        if turns(draft.loops[n] for n in (*around, inner)) <= SHORT_LOOPS:
+        if draft.turns((*around, inner)) <= SHORT_LOOPS:
             draft.give("UNROLL", around)
     elif tiling.width > draft.lanes or 2 * tiling.height <= draft.target.registers:
         draft.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
@@ -317,9 +318,7 @@ def _lay_out_rows(draft: Draft, tiling: Tiling, one: Product) -> None:
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in draft.names_in(tiling.nest.name) if n in free and n not in tiling.inside]
     is_first = tiling.nest.is_top and free <= {*outer, *tile, *one.around, *depth}
-    is_first = is_first and not any(
-        n.op is Ops.STAGE and n.arg[1] != "GLOBAL" for n in value.toposort()
-    )
+    is_first = is_first and not any(memory_of(n) in ("LOCAL", "REG") for n in value.toposort())
     outer, memory = ([*outer, *one.around], "GLOBAL") if is_first else ([], "LOCAL")
     runs_along = all(s == 1 for s in one.row_steps)
     rows = (*tile, *one.loops) if runs_along else (tiling.m, *one.loops, tiling.m_copies)
@@ -387,8 +386,8 @@ def _taps_outside(draft: Draft, tiling: Tiling, one: Product) -> Product:
         order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
     else:
         near = [n for n in one.loops if steps[n] <= PAGE]
-        far = max(near, key=lambda n: size_of(draft.loops[n]), default=one.loops[-1])
-        if size_of(draft.loops[far]) <= size_of(draft.loops[one.loops[-1]]):
+        far = max(near, key=draft.size, default=one.loops[-1])
+        if draft.size(far) <= draft.size(one.loops[-1]):
             return one
         order = [*(n for n in one.loops if n != far), far]
     draft.do("order", "reduce", order)
@@ -409,7 +408,7 @@ def _lies_in_tiles(draft: Draft, tiling: Tiling, one: Product, rows: UOp) -> boo
     sum's outermost loop: another copy would only add bytes to move. Or whether a few panels read
     rows that lie beside each other, so that a tile finds its lines where the last one left them."""
     tile = (tiling.m_copies, *one.loops[1:])
-    lines = turns(draft.loops[n] for n in tile) * rows.dtype.itemsize // draft.target.cache_line
+    lines = draft.turns(tile) * rows.dtype.itemsize // draft.target.cache_line
     once = tiling.columns <= tiling.together
     if once and lines > 1 and _run(draft, rows, tile) >= LONG_RUN:
         return True
@@ -428,7 +427,7 @@ def _share_lines(one: Product) -> bool:
 def _lies_near(draft: Draft, tiling: Tiling, rows: UOp) -> bool:
     """Whether the rows are a block that stays in the cache, and a tile's rows are adjacent there,
     so that it reads a part of a line at each turn of the sum."""
-    in_cache = rows.src[0].op is Ops.STAGE and rows.src[0].arg[1] == "LOCAL"
+    in_cache = memory_of(rows.src[0]) == "LOCAL"
     return in_cache and step(rows, draft.loops[tiling.m_copies]) == 1
 
 
@@ -542,14 +541,13 @@ def _tasks(draft: Draft, tiling: Tiling, outer: list[str]) -> None:
     blocks of rows."""
     free = [n for n in outer if n not in draft.blocked]
     blocked = [n for n in outer if n in draft.blocked]
-    loops = [draft.loops[n] for n in (*free, *tiling.panels)]
     blocks = _row_blocks(draft, tiling)
-    if turns(loops) < TASKS_WITH_BLOCKS and blocked:
+    if draft.turns((*free, *tiling.panels)) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
     elif blocks > 1:
         first = (*tiling.edges, tiling.m)[0]
         if not tiling.edges:
-            part = ceil(size_of(draft.loops[first]) / blocks)
+            part = ceil(draft.size(first) / blocks)
             draft.split(first, part, first + "t")
         free.append(first)
         outer = [*outer, *tiling.panels, first]
@@ -570,8 +568,8 @@ def _are_tasks(draft: Draft, blocked: set[str]) -> bool:
 def _row_blocks(draft: Draft, tiling: Tiling) -> int:
     """The number of blocks of row tiles that are separate tasks, if panels alone are too few."""
     outer = [n for n in draft.names_in(tiling.nest.name) if n not in tiling.inside]
-    tasks = turns(draft.loops[n] for n in (*outer, *tiling.panels))
-    row_tiles = turns(draft.loops[n] for n in (*tiling.edges, tiling.m))
+    tasks = draft.turns((*outer, *tiling.panels))
+    row_tiles = draft.turns((*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or draft.kept or set(outer) & draft.blocked or tasks >= enough:
         return 1

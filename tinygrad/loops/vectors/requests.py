@@ -8,6 +8,7 @@ from tinygrad.loops.draft import Draft, is_plain
 from tinygrad.loops.layout import (
     elements,
     fill_order,
+    memory_of,
     name_of,
     option,
     own_ranges,
@@ -54,7 +55,7 @@ def ask_for_panels(draft: Draft, tiling: Tiling, one: Product) -> None:
         is_first = bool(option(stage, "first"))
         is_panel = is_first or (turned and f"{name}.{tiling.n_in}" in draft.loops)
         fits = elements(stage) * stage.dtype.itemsize <= draft.target.cache_l2 // 4
-        if not (is_panel and fits and stage.arg[1] == "LOCAL"):
+        if not (is_panel and fits and memory_of(stage) == "LOCAL"):
             continue
         far = [n for n in reads_of(stage.src[0].toposort()) if _is_far(draft, n)]
         outer = one.around if is_first else (*around, *one.around)

@@ -94,21 +94,21 @@ def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
     """Results are pixels: a tile is vectors of several rows, or of whole rows."""
     block = _rows_of_a_block(draft, found)
     first = found.positions[0]
-    if block < min(2, size_of(draft.loops[first])):
+    if block < min(2, draft.size(first)):
         return False
-    if block < size_of(draft.loops[first]):
+    if block < draft.size(first):
         draft.split(first, block, first + "b")
         in_blocks = _found(draft)
         if in_blocks is None:  # of so few rows that most of a block would be border
             return False
         found = in_blocks
     (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
-    rows, taps = size_of(draft.loops[down]), size_of(draft.loops[tap_down])
-    phases = turns(draft.loops[n] for n in found.phases)
+    rows, taps = draft.size(down), draft.size(tap_down)
+    phases = draft.turns(found.phases)
     if phases > 1:  # which taps a phase has is known of copies
-        taps *= turns(draft.loops[n] for n in found.taps[:-2] + found.taps[-1:])
+        taps *= draft.turns(found.taps[:-2] + found.taps[-1:])
     sums = max(1, min(draft.target.registers // 2, MOST_COPIES // taps) // phases)
-    columns = ceil(size_of(draft.loops[across]) / lanes)
+    columns = ceil(draft.size(across) / lanes)
     is_whole = columns <= sums // LEAST_ROWS
     height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
     outer = [n for n in draft.names_in("store") if n not in (down, across, *found.phases)]
@@ -117,7 +117,7 @@ def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
     draft.give("UNROLL", found.phases)
     copies = phases * height * (columns if is_whole else 1)
     for tap in (tap_down, tap_across, *reversed(deep)):
-        copies *= size_of(draft.loops[tap])
+        copies *= draft.size(tap)
         if tap == tap_down or copies <= MOST_COPIES:
             draft.do("role", tap, "UNROLL")
     row = draft.split(down, height, down + "u", "LOOP", "UNROLL")
@@ -132,13 +132,13 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     """Results are taps: each of a tile of them has a vector of sums, of the same pixels; for each
     of a few channels of the other operand, as the panels of a product would be packed for these
     alone."""
-    sums = (draft.target.registers - SPARE) // turns(draft.loops[n] for n in found.phases)
+    sums = (draft.target.registers - SPARE) // draft.turns(found.phases)
     (*_, across), (*_, tap_down, tap_across) = found.positions, found.taps
-    columns = size_of(draft.loops[tap_across])
+    columns = draft.size(tap_across)
     if columns > sums:
         return False
     images = [n for n in names(own_ranges(draft.sums[0])) if n not in found.positions]
-    is_whole = turns(draft.loops[tap] for tap in found.taps) <= sums
+    is_whole = draft.turns(found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
     outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
     _keep(draft, found, kept, lanes)
@@ -148,11 +148,11 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     if is_whole:
         draft.give("UNROLL", found.taps)
     else:
-        rows = size_of(draft.loops[tap_down])
+        rows = draft.size(tap_down)
         height = ceil(rows / ceil(rows / (sums // columns)))
         draft.split(tap_down, height, tap_down + "u", "LOOP", "UNROLL")
         draft.do("role", tap_across, "UNROLL")
-    few = size_of(draft.loops[across]) <= MOST_FILLS // 4 * lanes
+    few = draft.size(across) <= MOST_FILLS // 4 * lanes
     draft.split(across, lanes, across + "v", "UNROLL" if few else "LOOP", "VECTOR")
     parallelise(draft, outer)
     return True
@@ -163,7 +163,7 @@ def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> No
     name, across = draft.numbered("w"), found.positions[-1]
     draft.do("window", draft.path(found.window), over, found.pairs, name, "LOCAL")
     filled = f"{name}.{across}"
-    role = "UNROLL" if size_of(draft.loops[filled]) <= MOST_FILLS * lanes else "LOOP"
+    role = "UNROLL" if draft.size(filled) <= MOST_FILLS * lanes else "LOOP"
     draft.split(filled, lanes, filled + "v", role, "VECTOR")
 
 
@@ -208,25 +208,29 @@ def _moving(
         taps, positions = list(own), loops[-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
-    if its.intersection(taps if is_summed else positions):
-        return None
-    if turns(phases) > MOST_PHASES:
+    if its.intersection(taps if is_summed else positions) or turns(phases) > MOST_PHASES:
         return None
     pairs = [found for found, *_ in pairs_of(window, positions, taps, -_longest(taps))]
     pairs.sort(key=lambda pair: names(positions).index(pair[0]))
     if [pair[0] for pair in pairs] != names(positions):
         return None
-    least = 2 if is_summed else 1
-    lengths = [(size_of(draft.loops[pair[0]]), size_of(draft.loops[pair[2]])) for pair in pairs]
-    if any(2 * pixels < least * tap for pixels, tap in lengths):
-        return None  # what is called taps are the pixels
-    *_, down, across = positions
-    is_long = 2 * size_of(across) > draft.lanes or len(phases) > 0
-    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
-    is_used = is_summed or turns(taps) >= fewest * prod(pair[1] for pair in pairs)
-    is_text = is_summed or size_of(draft.loops[pairs[-2][2]]) <= MOST_TAPS
     found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
-    return found if is_used and is_text else None
+    return found if _pays(draft, found) else None
+
+
+def _pays(draft: Draft, found: Stencil) -> bool:
+    """Whether what are called taps are not the pixels, and results share enough of them; so few
+    down the image that they can be unrolled."""
+    least = 2 if found.is_summed else 1
+    pairs = zip(found.positions, found.taps, strict=True)
+    if any(2 * draft.size(pixels) < least * draft.size(tap) for pixels, tap in pairs):
+        return False
+    if found.is_summed:
+        return True
+    is_long = 2 * draft.size(found.positions[-1]) > draft.lanes or len(found.phases) > 0
+    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
+    is_used = draft.turns(found.taps) >= fewest * prod(pair[1] for pair in found.pairs)
+    return is_used and draft.size(found.taps[-2]) <= MOST_TAPS
 
 
 def _longest(taps: Sequence[UOp]) -> int:
@@ -235,7 +239,7 @@ def _longest(taps: Sequence[UOp]) -> int:
 
 def _lanes(draft: Draft, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
-    lanes, size = draft.lanes, size_of(draft.loops[found.positions[-1]])
+    lanes, size = draft.lanes, draft.size(found.positions[-1])
     while lanes // 2 >= size:
         lanes //= 2
     if lanes == draft.lanes and draft.target.fma_ports == 1:  # halves take half of the time
@@ -243,7 +247,7 @@ def _lanes(draft: Draft, found: Stencil) -> int:
     is_full = round_up(size, lanes) <= EMPTY * size
     if found.is_summed:  # beside phases it could be a product, whose vectors are full
         is_full = not found.phases or (is_full and 2 * size >= draft.lanes)
-    has_many = not found.is_summed and turns(draft.loops[n] for n in found.taps) >= MANY_TAPS
+    has_many = not found.is_summed and draft.turns(found.taps) >= MANY_TAPS
     return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
@@ -252,8 +256,8 @@ def _rows_of_a_block(draft: Draft, found: Stencil) -> int:
     border stays in the nearest cache; in the second one if most of a block would be border
     otherwise."""
     first, *inner = found.pairs
-    size = size_of(draft.loops[first[0]])
-    line = prod(_counted(draft, pair, size_of(draft.loops[pair[0]])) for pair in inner)
+    size = draft.size(first[0])
+    line = prod(_counted(draft, pair, draft.size(pair[0])) for pair in inner)
     line *= found.window.dtype.itemsize
     border = _counted(draft, first, 1)
     for cache in (draft.target.cache_l1, draft.target.cache_l2 // 2):
@@ -267,4 +271,4 @@ def _rows_of_a_block(draft: Draft, found: Stencil) -> int:
 def _counted(draft: Draft, pair: Pair, positions: int) -> int:
     """The elements of the window for this many positions in a row."""
     _, each, tap, apart = pair
-    return each * (positions - 1) + abs(apart) * (size_of(draft.loops[tap]) - 1) + 1
+    return each * (positions - 1) + abs(apart) * (draft.size(tap) - 1) + 1

@@ -227,10 +227,10 @@ def _task_loops(draft: Draft, nest: Nest, outer: list[str], last: str, are_rows:
         found = _ordered_names(draft, nest, [*found, last])
     elif are_rows and all_stages_depend_on(draft, last):
         found.append(last)
-    if turns(draft.loops[n] for n in found) < TASKS_WITH_BLOCKS:
+    if draft.turns(found) < TASKS_WITH_BLOCKS:
         found = _ordered_names(draft, nest, [*found, *draft.blocked])
     alone = [n for n in found if all_reductions_depend_on(draft, n)]
-    return alone if turns(draft.loops[n] for n in alone) >= TASKS_WITH_BLOCKS else found
+    return alone if draft.turns(alone) >= TASKS_WITH_BLOCKS else found
 
 
 def _those_that_share_together(draft: Draft) -> None:

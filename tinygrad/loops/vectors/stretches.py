@@ -117,7 +117,7 @@ def fill_stretches(draft: Draft, name: str, across: str, stretch: int) -> tuple[
     if stretch % lanes:
         draft.do("pad", name, across, -(-stretch % lanes))
     loops = list(map(name_of, own_ranges(draft.stages[name])))
-    row = stretch * size_of(draft.loops[across])
+    row = stretch * draft.size(across)
     line = draft.target.cache_line // draft.stages[name].dtype.itemsize
     if loops.index(across) and row % line:
         draft.do("pad", name, loops[loops.index(across) - 1], -row % line)

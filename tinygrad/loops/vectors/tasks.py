@@ -84,7 +84,7 @@ def fill_in_tasks(draft: Draft, name: str) -> None:
     """Makes tasks of the outermost loops of a fill, until there are enough for all cores."""
     tasks = 1
     for loop in names(fill_order(draft.stages[name])):
-        size, wanted = size_of(draft.loops[loop]), ceil(TASKS / tasks)
+        size, wanted = draft.size(loop), ceil(TASKS / tasks)
         if wanted == 1 or role_of(draft.loops[loop]) != "LOOP":
             return
         if size > 2 * wanted:

@@ -89,7 +89,7 @@ class Tiling:
 def _panel_depth(draft: Draft, nest: Nest, products: list[Product]) -> int:
     """The bytes of a panel's column. A deep panel is packed in blocks, if it is the only one."""
     itemsize = max(p.rows.dtype.itemsize for p in products)
-    depth = itemsize * max(turns(draft.loops[k] for k in p.loops) for p in products)
+    depth = itemsize * max(draft.turns(p.loops) for p in products)
     if nest.is_top and len(products) == 1:
         return min(depth, int(PANEL_BLOCK * draft.target.cache_l2) // (4 * draft.lanes))
     return depth
@@ -104,7 +104,7 @@ def _tile(draft: Draft, products: list[Product], rows: int, columns: int, beside
         apart=_bytes_apart(products),
         masked=any(p.in_place for p in products),
         beside=beside,
-        depth=turns(draft.loops[k] for k in first.loops) if len(products) == 1 else 0,
+        depth=draft.turns(first.loops) if len(products) == 1 else 0,
         temporaries=0 if all(p.is_multiplied for p in products) else TEMPORARIES,
     )
     itemsize = max(p.rows.dtype.itemsize for p in products)
