@@ -4,6 +4,7 @@ loop have one structure, and so one plan."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from tinygrad.uop.placement import names_of
 
 _DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow
 _NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
-_VARIES = frozenset((Ops.BUFFER, Ops.BIND, Ops.CONST))
+_VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     """The structure of what the roots still need; `nodes` are its nodes, if known already."""
     if nodes is None:
         nodes = nodes_below(roots)
-    at: dict[UOp, int] = {}  # the position in `nodes`, which the form uses
+    at: dict[UOp, int] = {}  # the place among `nodes`, which the form uses
+    places, marks = itertools.count(), itertools.count(-1, -1)
     form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
@@ -190,9 +192,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     views = numbers.views
     for node in nodes:
         op = node.op
-        if op is Ops.UNIQUE:  # which only distinguishes: no part of a form, nor is its place
-            continue
-        at[node] = len(at)
+        at[node] = next(marks if op is Ops.UNIQUE else places)  # a marker takes no place
         if op not in _VARIES:  # all of it is part of the form, except where a box begins
             arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
             form += (op, node.dtype, arg, node.tag, len(node.src))
@@ -201,7 +201,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
                 form.append(at[source])
                 if source in views:  # of a number, which this reader may need fixed
                     numbers.use(node, source)
-        elif op is Ops.BUFFER:
+        elif op is Ops.BUFFER:  # a UNIQUE, which only distinguishes buffers, is no part of a form
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
             numbers.add_storage(node)
