@@ -34,6 +34,7 @@ from tinygrad.engine.realize import (
     before_overwriting,
     compute_pending,
     computing,
+    in_memory,
     pending_writes,
     realize,
     telling,
@@ -103,6 +104,9 @@ class Captured:
     lost: str | None = None  # a state that no tensor represents any more
     changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
+    # by `id`, tensors in such places that aren't in memory, and their nodes: constants, say, which
+    # are part of a kernel
+    expressions: dict[int, tuple[Holder, UOp]] = field(default_factory=dict)
     gradients: Gradients = field(init=False)
     happens: list[Callable[[], None]] = field(default_factory=list)  # on the host, each time
 
@@ -203,10 +207,11 @@ class Capture:
             self.made.places = Places((function, shape))
             self.reads = Reads(self.made.places)
             before = _all_standing()
+            expressions = _expressions(self.made.places)
             self.start = self.gradients.start = holders.now()
             self._record(function, shape, leaves)
             self.gradients.note(self.made.states, self.made.written)
-            standing = self._check_state(before)
+            standing = self._check_state(before, expressions)
             self._forsake()
         self._remember()
         self._watch(standing)
@@ -440,7 +445,9 @@ class Capture:
         view.origin = base.origin
         return Output(source, view, kind, family, *facts)
 
-    def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
+    def _check_state(
+        self, before: Sequence[_Standing], expressions: dict[int, tuple[Holder, UOp]]
+    ) -> list[_Standing]:
         """The tensors, of those that existed before, that represent state. If the step rebinds one
         (`self.h = ...`), replays would never see the change: another tensor is in its place. State
         that wasn't found in any place then has fewer references, or is gone. (Views of what was
@@ -473,7 +480,11 @@ class Capture:
             reached = {id(path[-1].value) for path in places.paths.values()}
             wishes = [standing.wish() for standing in found if id(standing.holder()) in reached]
             settings += [wish for wish in wishes if wish is not None]
-        places.watch({id(standing.holder()) for standing in found}, settings)
+        for each, (holder, node) in expressions.items():
+            if each not in lost and not is_another(holder, node):
+                self.made.expressions[each] = holder, node
+        tensors = {id(standing.holder()) for standing in found}
+        places.watch(tensors.union(self.made.expressions), settings)
         explained = {standing.buffer() for standing in found if id(standing.holder()) in watched}
         for standing in found:
             fewer = _references(standing.holder) < standing.references
@@ -589,6 +600,17 @@ def _all_standing() -> list[_Standing]:
             about = count, _origin_of(holder), holder.requires_grad
             found.append(_Standing(reference, weakref.ref(buffer), *about))
     return found
+
+
+def _expressions(places: Places) -> dict[int, tuple[Holder, UOp]]:
+    """The tensors in these places that are not in memory, by `id`, and their nodes."""
+    held = [place.value for *_, place in places.paths.values() if not place.value.is_broken]
+    return {id(holder): (holder, holder.uop) for holder in held if not in_memory(holder.uop)}
+
+
+def is_another(holder: Holder, node: UOp) -> bool:
+    """Whether what stood for `node` has another value now. It may have been computed since."""
+    return holder.uop not in (node, node.known)
 
 
 def _origin_of(holder: Holder) -> str:
