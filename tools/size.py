@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 6055,
     "codegen": 5840,
     "backends/*": 2985,
-    "engine": 6020,
+    "engine": 6025,
     "tensor/*": 7825,
 }
 CORE_BUDGET = 37_300  # all of the above: the floors that make a Tensor run, with every renderer
