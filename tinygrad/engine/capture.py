@@ -17,12 +17,11 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.engine.containers import bindings_below, flatten, unflatten
+from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
@@ -121,34 +120,6 @@ class Captured:
         outputs = [out for out in self.outputs if isinstance(out, Output) and not out.itself]
         shown = {out.source.first for out in outputs if out.source.kind == "input"}
         return sorted(shown | self.written_inputs)
-
-
-def refuse_to_tell(bind: UOp) -> None:
-    """JitError if the user's code reads the value of a variable that is an argument of the captured
-    step: replays would always use the first one."""
-    if computing.recorder is None:
-        return
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in LOOKING:
-        frame = frame.f_back
-    if frame is not None and not frame.f_globals.get("__name__", "").startswith("tinygrad."):
-        refuse_to_fix(bind)
-
-
-def refuse_to_fix(size: UOp) -> None:
-    """JitError if a size that takes the place of this one for good depends on a variable that is an
-    argument of the captured step."""
-    recorder = computing.recorder
-    names = [bind.src[0].arg[0] for bind in bindings_below(size)]
-    if isinstance(recorder, Capture) and (found := [n for n in names if n in recorder.bound]):
-        raise JitError(
-            f"{recorder.name}: the value of the variable {found[0]!r} is read inside the "
-            "captured step, and replays would keep this one; legal is to compute with the variable "
-            "itself, or a whole number as the argument"
-        )
-
-
-LOOKING = (__name__, UOp.__module__)
 
 
 def completed(
