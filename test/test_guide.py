@@ -26,7 +26,7 @@ PAGES = ("tensor", "training", "kernels", "devices")
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_shows_is_what_happens(name, monkeypatch):
-    monkeypatch.setattr(Device, "_default", "CPU")
+    monkeypatch.setattr(Device, "DEFAULT", "CPU")
     path = DOCS / "guide" / f"{name}.md"
     text = re.sub(r"^```.*$", "", path.read_text(), flags=re.MULTILINE)  # fences are no output
     page = doctest.DocTestParser().get_doctest(text, {}, name, str(path), 0)

@@ -13,11 +13,11 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.interrupts import keep_interrupts
 from tinygrad.base.later import later
 from tinygrad.base.settings import VIZ, Context, ContextVar, getenv
-from tinygrad.engine.capture import refuse_to_tell
 from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
+from tinygrad.engine.untold import told
 from tinygrad.schedule.shard_rules import axis_of
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
@@ -39,7 +39,7 @@ keep_interrupts()
 services.size = lambda node: rules.size(node)
 services.realized = realized_buffer
 services.axis = axis_of
-services.looked = refuse_to_tell
+services.told = told
 Tensor._namespace = staticmethod(functools.partial(importlib.import_module, "tinygrad.array_api"))
 
 if VIZ:

@@ -762,6 +762,16 @@ def test_default_device_can_be_set():
         Device.DEFAULT = before
 
 
+@pytest.mark.parametrize("setting", ["DEV", "BACKEND"])
+def test_default_device_can_be_set_for_a_while(setting):
+    before = Device.DEFAULT
+    with Context(**{"DEV": "", setting: "PYTHON"}):
+        assert Device.DEFAULT == Tensor([1, 2]).device == Tensor.rand(2).device == "PYTHON"
+        Device.DEFAULT = "CLANG"
+        assert (Tensor([1, 2]) + 1).device == "CLANG"
+    assert Device.DEFAULT == Tensor([1, 2]).device == before
+
+
 @pytest.mark.parametrize("size", [1, 5, 16, 35])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_slices_of_a_scan_may_lie_anywhere(size, reverse):

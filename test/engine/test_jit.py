@@ -386,8 +386,7 @@ def test_program(program):
 @pytest.mark.parametrize("program", [returned, drawn, in_place_argument], ids=lambda p: p.__name__)
 def test_program_elsewhere(program, device):
     with Context(DEV=device):
-        found = values(program(TinyJit))
-    assert found == values(program(lambda step: step))
+        assert values(program(TinyJit)) == values(program(lambda step: step))
 
 
 # ---- misuses -------------------------------------------------------------------------------------
@@ -1395,6 +1394,66 @@ def test_a_copied_model_captures_for_itself():
     for _ in range(3):
         assert other.step(vec(1, 1)).tolist() == [3, 4]
         assert model.step(vec(1, 1)).tolist() == [1, 2]
+
+
+class Weighted:
+    """A model whose weight may be an expression, which is part of the kernels."""
+
+    def __init__(self, weight):
+        self.weight = weight
+        self.step = TinyJit(self.forward)
+
+    def forward(self, x):
+        return (self.weight * x).sum().realize()
+
+
+def of_file(folder):
+    nn.state.safe_save({"weight": Tensor.ones(2).half()}, str(folder / "ones.safetensors"))
+    return nn.state.safe_load(str(folder / "ones.safetensors"))["weight"].float()
+
+
+UNSTORED = {
+    "constant": lambda folder: Tensor.ones(2),
+    "contiguous": lambda folder: Tensor.ones(2).contiguous(),
+    "counts": lambda folder: Tensor.arange(2) * 0.0 + 1,
+    "of a file": of_file,
+}
+MADE_ANOTHER = {
+    "assigned": lambda model: model.weight.assign(vec(2, 2)),
+    "a part written": lambda model: model.weight.__setitem__(slice(None), 2.0),
+    "in place": lambda model: model.weight.add_(1),
+    "loaded": lambda model: nn.state.load_state_dict(model, {"weight": vec(2, 2)}, verbose=False),
+    "another tensor": lambda model: setattr(model, "weight", Tensor.full((2,), 2.0)),
+}
+
+
+@pytest.mark.parametrize("change", MADE_ANOTHER)
+@pytest.mark.parametrize("made", UNSTORED)
+def test_what_was_no_storage_is_another_after_a_change(made, change, tmp_path):
+    model = Weighted(UNSTORED[made](tmp_path))
+    assert [model.step(vec(1, n)).item() for n in range(4)] == [1, 2, 3, 4]
+    MADE_ANOTHER[change](model)
+    assert [model.step(vec(1, n)).item() for n in range(4)] == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("made", UNSTORED)
+def test_what_was_no_storage_may_be_computed_between_replays(made, tmp_path):
+    model = Weighted(UNSTORED[made](tmp_path))
+    captured = [model.step(vec(1, n)) and model.step.captured for n in range(3)][-1]
+    assert model.weight.tolist() == [1, 1]
+    assert model.step(vec(1, 7)).item() == 8 and model.step.captured is captured
+
+
+def test_a_norm_whose_evaluation_was_captured_first_learns():
+    norm, x = nn.BatchNorm2d(2), Tensor.arange(8).reshape(1, 2, 2, 2).float().realize()
+    test = TinyJit(lambda x: norm(x).realize())
+    for _ in range(3):
+        test(x)
+    optimizer = nn.optim.SGD([norm.weight, norm.bias], lr=0.1)
+    with Tensor.train():
+        norm(x).square().sum().backward()
+        optimizer.step()
+    assert test(x).tolist() == norm(x).tolist()
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda step: pickle.loads(pickle.dumps(step))])

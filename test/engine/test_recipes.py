@@ -129,6 +129,23 @@ def test_a_process_is_started_again(monkeypatch):
     child.stop()
 
 
+def test_a_forked_process_asks_one_of_its_own(monkeypatch):
+    child, number = stopwatch._child, "import os\n" + SAY + "    print(os.getpid(), flush=True)"
+    monkeypatch.setattr(child, "command", (sys.executable, "-c", number))
+    child.stop()
+    mine = child.ask({}, 60.0)
+    reading, writing = os.pipe()
+    if (forked := os.fork()) == 0:
+        os.write(writing, str(child.ask({}, 10.0)).encode())
+        child.stop()
+        os._exit(0)
+    os.waitpid(forked, 0)
+    assert int(os.read(reading, 99)) != mine == child.ask({}, 60.0)
+    child.stop()
+    os.close(reading)
+    os.close(writing)
+
+
 # ---- what runs there -----------------------------------------------------------------------------
 
 

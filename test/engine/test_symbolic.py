@@ -556,6 +556,44 @@ def test_a_captured_step_does_not_take_the_size_of_now_for_every_size():
         step(x, n.bind(5))
 
 
+COMPARED = {
+    "n.val > 0": True,
+    "n.val >= 9": False,
+    "n.val == 0": False,
+    "0 != n.val": True,
+    "bool(n.val)": True,
+    "n.val == 4": None,
+    "n.val != 1": None,
+    "n.val >= 4": None,
+    "n.val + 1 > 0": None,
+    "5 - n.val > 0": None,
+    "n.val in {4: 1}": None,
+    "[0, 1, 2, 3, 4, 5][n.val] > 0": None,
+    "len(range(n.val)) > 0": None,
+    "(n + 1).val > 0": None,
+    "f'{n.val}' == '4'": None,
+    "(x + n.val).shape == (1,)": None,
+    "x.reshape(1, n.val // 4).ndim > 0": None,
+    "x.expand(n.val).ndim > 0": None,
+}
+
+
+@pytest.mark.parametrize("question", COMPARED)
+def test_a_captured_step_is_told_of_a_value_what_its_bounds_decide(question):
+    """As steps are that treat the first token in another way."""
+    n, x = Variable("n", 1, 8), Tensor([0]).realize()
+    ask = eval(f"lambda n: {question}", {"x": x})
+    step = TinyJit(lambda x, n: (x + (2 if ask(n) else 1)).realize())
+    step(x, n.bind(4))
+    if (answer := COMPARED[question]) is None:
+        with pytest.raises(JitError, match="the value of the variable 'n' is read inside"):
+            step(x, n.bind(4))
+        return
+    for number in (4, 5, 8):
+        assert ask(n.bind(number)) is answer
+        assert step(x, n.bind(number)).item() == 1 + answer
+
+
 def decoder(capture: bool):
     """One head group's step with a cache of keys and values; and what it should give."""
     most, count, width = 20, 2, 8

@@ -8,4 +8,4 @@ from tinygrad import Device
 @pytest.fixture
 def on_the_cpu(monkeypatch):
     """A device that addresses the host's memory, whatever DEV says."""
-    monkeypatch.setattr(Device, "_default", "CPU")
+    monkeypatch.setattr(Device, "DEFAULT", "CPU")

@@ -37,7 +37,7 @@ from tinygrad.tensor import Tensor
 @pytest.fixture(params=["CPU", "PYTHON"])
 def device(request, monkeypatch):
     """The device that tensors of this test go to."""
-    monkeypatch.setattr(Device, "_default", request.param)
+    monkeypatch.setattr(Device, "DEFAULT", request.param)
     return request.param
 
 

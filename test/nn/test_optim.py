@@ -23,7 +23,7 @@ B = np.zeros(4, np.float32)
 @pytest.fixture
 def device(request, monkeypatch):
     """The device that tensors of this test go to."""
-    monkeypatch.setattr(Device, "_default", request.param)
+    monkeypatch.setattr(Device, "DEFAULT", request.param)
 
 
 def loss_of(x, w, b):

@@ -28,7 +28,7 @@ KINDS += ("float16", "float32", "float64")
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch):
     """What is about memory that other libraries can address runs on a device that has it."""
-    monkeypatch.setattr(Device, "_default", "CPU")
+    monkeypatch.setattr(Device, "DEFAULT", "CPU")
 
 
 def on(device, *rows):

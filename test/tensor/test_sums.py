@@ -101,7 +101,7 @@ def test_losses_of_class_numbers(rows, classes):
 @pytest.fixture
 def on_the_cpu(monkeypatch):
     """What is about the CPU's kernels, or would take too long elsewhere, runs on the CPU."""
-    monkeypatch.setattr(Device, "_default", "CPU")
+    monkeypatch.setattr(Device, "DEFAULT", "CPU")
 
 
 def test_a_class_that_is_ignored_adds_nothing():

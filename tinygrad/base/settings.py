@@ -157,6 +157,7 @@ for _name in _IDLE:
     tell_of_idle(_name, SETTINGS[_name].value)
 
 DEBUG = SETTINGS["DEBUG"]
+DEV, BACKEND = SETTINGS["DEV"], SETTINGS["BACKEND"]
 NOOPT = SETTINGS["NOOPT"]
 BEAM = SETTINGS["BEAM"]
 IGNORE_BEAM_CACHE = SETTINGS["IGNORE_BEAM_CACHE"]
@@ -228,9 +229,8 @@ def requested_device() -> str:
     over the others. DeviceError if several of the others are set, since any choice would be a
     guess.
     """
-    for name in ("DEV", "BACKEND"):
-        if SETTINGS[name].value:
-            return str(SETTINGS[name].value)
+    if said := DEV.value or BACKEND.value:
+        return str(said)
     values = {name: os.environ.get(name, "0") for name in DEVICE_NAMES}
     for name, value in values.items():
         if value.lower() in ALMOST:

@@ -27,6 +27,7 @@ A step captured once and replayed:
 
     jit             TinyJit: runs, captures, replays
     capture         which plans ran, and where their buffers came from
+    untold          values that are others in replays
     containers      arguments and results: tensors, and all else by value
     places, reads   the state that it finds, and the settings that it reads
     gradients       what it does to `.grad`: replays rebind it

@@ -26,7 +26,7 @@ from weakref import getweakrefcount
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import JitError
-from tinygrad.engine.capture import Captured, Output
+from tinygrad.engine.capture import Captured, Output, is_another
 from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.layout import Source
@@ -51,6 +51,10 @@ MOST_KITS = 4
 MOST_KEPT, KEPT_EACH = 16 << 20, 1 << 20
 """Bytes of results that keep their place when no one holds them: of all, or else on average. Making
 them anew costs some 15 microseconds, which fewer bytes are written in."""
+
+
+class Outdated(Exception):
+    """What the captured call took for a constant is another now: the step has to run again."""
 
 
 class Given(NamedTuple):
@@ -264,11 +268,16 @@ class Call:
                 "replays would keep; give it as an argument, or a tensor, or call reset() to "
                 "capture again"
             )
-        for tensor in captured.places.look_again():
+        lost = captured.places.look_again()
+        for tensor in lost:
+            if id(tensor) in captured.expressions:
+                continue
             raise JitError(
                 f"{name}: another tensor, or none, is where the captured call found one of shape "
                 f"{tensor.uop.shape}; call reset() to capture again, or .assign() to it"
             )
+        if lost or any(is_another(*each) for each in captured.expressions.values()):
+            raise Outdated
         if captured.changes == Changes.count:
             return
         for reference, buffer in captured.homes:

@@ -17,12 +17,11 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept, once
-from tinygrad.engine.containers import bindings_below, flatten, unflatten
+from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.gradients import Gradients, given_since
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
@@ -34,6 +33,7 @@ from tinygrad.engine.realize import (
     before_overwriting,
     compute_pending,
     computing,
+    in_memory,
     pending_writes,
     realize,
     telling,
@@ -103,6 +103,9 @@ class Captured:
     lost: str | None = None  # a state that no tensor represents any more
     changes: int = 0  # at the last look at the homes
     places: Places = field(default_factory=lambda: Places(None))  # where the state was found
+    # by `id`, tensors in such places that aren't in memory, and their nodes: constants, say, which
+    # are part of a kernel
+    expressions: dict[int, tuple[Holder, UOp]] = field(default_factory=dict)
     gradients: Gradients = field(init=False)
     happens: list[Callable[[], None]] = field(default_factory=list)  # on the host, each time
 
@@ -117,34 +120,6 @@ class Captured:
         outputs = [out for out in self.outputs if isinstance(out, Output) and not out.itself]
         shown = {out.source.first for out in outputs if out.source.kind == "input"}
         return sorted(shown | self.written_inputs)
-
-
-def refuse_to_tell(bind: UOp) -> None:
-    """JitError if the user's code reads the value of a variable that is an argument of the captured
-    step: replays would always use the first one."""
-    if computing.recorder is None:
-        return
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in LOOKING:
-        frame = frame.f_back
-    if frame is not None and not frame.f_globals.get("__name__", "").startswith("tinygrad."):
-        refuse_to_fix(bind)
-
-
-def refuse_to_fix(size: UOp) -> None:
-    """JitError if a size that takes the place of this one for good depends on a variable that is an
-    argument of the captured step."""
-    recorder = computing.recorder
-    names = [bind.src[0].arg[0] for bind in bindings_below(size)]
-    if isinstance(recorder, Capture) and (found := [n for n in names if n in recorder.bound]):
-        raise JitError(
-            f"{recorder.name}: the value of the variable {found[0]!r} is read inside the "
-            "captured step, and replays would keep this one; legal is to compute with the variable "
-            "itself, or a whole number as the argument"
-        )
-
-
-LOOKING = (__name__, UOp.__module__)
 
 
 def completed(
@@ -203,10 +178,11 @@ class Capture:
             self.made.places = Places((function, shape))
             self.reads = Reads(self.made.places)
             before = _all_standing()
+            expressions = _expressions(self.made.places)
             self.start = self.gradients.start = holders.now()
             self._record(function, shape, leaves)
             self.gradients.note(self.made.states, self.made.written)
-            standing = self._check_state(before)
+            standing = self._check_state(before, expressions)
             self._forsake()
         self._remember()
         self._watch(standing)
@@ -440,7 +416,9 @@ class Capture:
         view.origin = base.origin
         return Output(source, view, kind, family, *facts)
 
-    def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
+    def _check_state(
+        self, before: Sequence[_Standing], expressions: dict[int, tuple[Holder, UOp]]
+    ) -> list[_Standing]:
         """The tensors, of those that existed before, that represent state. If the step rebinds one
         (`self.h = ...`), replays would never see the change: another tensor is in its place. State
         that wasn't found in any place then has fewer references, or is gone. (Views of what was
@@ -473,7 +451,11 @@ class Capture:
             reached = {id(path[-1].value) for path in places.paths.values()}
             wishes = [standing.wish() for standing in found if id(standing.holder()) in reached]
             settings += [wish for wish in wishes if wish is not None]
-        places.watch({id(standing.holder()) for standing in found}, settings)
+        for each, (holder, node) in expressions.items():
+            if each not in lost and not is_another(holder, node):
+                self.made.expressions[each] = holder, node
+        tensors = {id(standing.holder()) for standing in found}
+        places.watch(tensors.union(self.made.expressions), settings)
         explained = {standing.buffer() for standing in found if id(standing.holder()) in watched}
         for standing in found:
             fewer = _references(standing.holder) < standing.references
@@ -589,6 +571,17 @@ def _all_standing() -> list[_Standing]:
             about = count, _origin_of(holder), holder.requires_grad
             found.append(_Standing(reference, weakref.ref(buffer), *about))
     return found
+
+
+def _expressions(places: Places) -> dict[int, tuple[Holder, UOp]]:
+    """The tensors in these places that are not in memory, by `id`, and their nodes."""
+    held = [place.value for *_, place in places.paths.values() if not place.value.is_broken]
+    return {id(holder): (holder, holder.uop) for holder in held if not in_memory(holder.uop)}
+
+
+def is_another(holder: Holder, node: UOp) -> bool:
+    """Whether what stood for `node` has another value now. It may have been computed since."""
+    return holder.uop not in (node, node.known)
 
 
 def _origin_of(holder: Holder) -> str:

@@ -12,7 +12,7 @@ from tinygrad.backends import EMPTY, canonicalize, default_device, known, open_d
 from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.base.helpers import once
-from tinygrad.base.settings import DEVICE_NAMES
+from tinygrad.base.settings import BACKEND, DEV, DEVICE_NAMES
 from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.profile import show_device
@@ -78,18 +78,20 @@ class Devices:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenDevice] = {}
-        self._default: str | None = None
+        self._asked: dict[str, str] = {}  # what a setting says → the device
 
     @property
     def DEFAULT(self) -> str:  # noqa: N802  tinygrad's name
-        """The device of tensors that name none; from the environment, else CPU. Can be set."""
-        if self._default is None:
-            self._default = canonicalize(default_device())
-        return self._default
+        """The device of tensors that name none: from the environment or a Context, else CPU. Can be
+        set, inside of a Context until that ends."""
+        said = DEV.value or BACKEND.value
+        if said not in self._asked:
+            self._asked[said] = default_device()
+        return self._asked[said]
 
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:  # noqa: N802
-        self._default = canonicalize(name)
+        DEV.value = canonicalize(name)
 
     @property
     def default(self) -> OpenDevice:

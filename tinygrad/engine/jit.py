@@ -20,7 +20,7 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import once
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import JIT
-from tinygrad.engine.call import Call, Given
+from tinygrad.engine.call import Call, Given, Outdated
 from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import (
     Attributed,
@@ -178,8 +178,13 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         call = self._latest
         if call is not None and (given := call.recognise(args, kwargs)) is not None:
-            self.cnt += 1
-            return call.run(given)  # type: ignore[no-any-return]
+            try:
+                result: R = call.run(given)
+            except Outdated:
+                pass
+            else:
+                self.cnt += 1
+                return result
         with self._beginning.now:
             return self._call(args, kwargs)
 
@@ -195,13 +200,9 @@ class TinyJit(Generic[P, R]):
         key = (shape, surroundings_now())
         self.cnt += 1
         bound = self._bindings(given, nodes)
-        if key not in self._returned:
-            outlines = Outlines([variable.arg[0] for variable in bound], buffers)
-            result = self._first_call(key, args, kwargs, outlines)
-            if len(self._outlines) < MANY_KEYS:
-                self._outlines[key, signature] = list(outlines)
-            return result
         known = Given(tensors, buffers, bound)
+        if key not in self._returned:
+            return self._first_call(key, signature, known, args, kwargs)
         call = self._calls.get(key)
         if call is None:
             with turns.alone():
@@ -228,13 +229,20 @@ class TinyJit(Generic[P, R]):
                     "returns a view of it; legal is a whole tensor, such as its .clone()"
                 )
         self._latest = call
-        return call.run(known)  # type: ignore[no-any-return]
+        try:
+            return call.run(known)  # type: ignore[no-any-return]
+        except Outdated:
+            del self._calls[key], self._returned[key]
+            self._latest = None
+            return self._first_call(key, signature, known, args, kwargs)
 
     @once
     def _name(self) -> str:
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 
-    def _first_call(self, key: Any, args: Any, kwargs: Any, outlines: Outlines) -> R:
+    def _first_call(self, key: Any, signature: Any, given: Given, args: Any, kwargs: Any) -> R:
+        names = [variable.arg[0] for variable in given.bound]
+        outlines = Outlines(names, given.inputs)
         with telling(outlines.see), noting() as changes:
             start = holders.now()
             result = self.function(*args, **kwargs)
@@ -246,6 +254,8 @@ class TinyJit(Generic[P, R]):
                 "so none was captured; give numbers that vary as tensors or bound variables",
                 stacklevel=3,
             )
+        if len(self._outlines) < MANY_KEYS:
+            self._outlines[key, signature] = list(outlines)
         return result
 
     def _check_result(self, captured: Captured, warm: Any) -> None:

@@ -75,7 +75,7 @@ def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
         lowered = lower(kernel, target)
         if lowered.instructions <= most:
             break
-    if BEAM and recipe and target.vector and not _reads_by_value(ast):
+    if BEAM > 0 and recipe and target.vector and not _reads_by_value(ast):
         found = _searched(ast, device, recipe)
         if found != recipe:
             return lower(apply(ast, found), target), found

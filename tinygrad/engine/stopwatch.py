@@ -30,6 +30,7 @@ class Child:
     def __init__(self, command: tuple[str, ...] = TRIAL) -> None:
         self.command = command
         self.process: subprocess.Popen[str] | None = None
+        self.inherited: subprocess.Popen[str] | None = None
         self.answers: queue.Queue[str] = queue.Queue()
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
@@ -58,6 +59,11 @@ class Child:
                     except OSError:
                         continue
         self.process = None
+
+    def forget(self) -> None:
+        """What a forked process does: this one is its parent's, whose answers it took. It is kept,
+        since who frees it waits for the parent's thread."""
+        self.inherited, self.process = self.process, None
 
     def _start(self) -> None:
         package = str(Path(__file__).resolve().parents[2])
@@ -89,6 +95,8 @@ def _forward(lines: Any, answers: queue.Queue[str]) -> None:
 
 _child = Child()
 atexit.register(_child.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_child.forget)
 
 
 class Stopwatch:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain, prod
-from tinygrad.engine.capture import refuse_to_fix
+from tinygrad.engine.untold import refuse_to_fix
 from tinygrad.tensor.arguments import check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.creation import checked_shape, node_of

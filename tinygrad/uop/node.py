@@ -590,8 +590,8 @@ class UOp(Questions):
         """The value of a bound variable, a constant, or whole-number arithmetic on them."""
         if self.op is Ops.CONST:
             return int(self.arg)
-        if self.op is Ops.BIND:
-            services.looked(self)
+        if self.op is Ops.BIND and (untold := services.told(self)) is not None:
+            return untold  # type: ignore[no-any-return]
         if self.op is Ops.BIND or self.op is Ops.CAST:
             return self.src[-1].val
         return int(evaluate(self.op, self.dtype, *(s.val for s in self.src)))

@@ -17,8 +17,8 @@ class _Services:
     render: Callable[[UOp], str] = shown
     realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
     axis: Callable[[UOp], int | None] = staticmethod(lambda node: None)
-    looked: Callable[[UOp], None] = staticmethod(lambda bind: None)
-    """Told when the value of a bound variable is read."""
+    told: Callable[[UOp], Any] = staticmethod(lambda bind: None)
+    """What stands for the value of a bound variable, if that must not be told."""
 
 
 services = _Services()
