@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2055,
     "simplify": 1080,
     "transforms": 435,
-    "schedule": 4130,
-    "loops": 6055,
+    "schedule": 4235,
+    "loops": 6075,
     "codegen": 5840,
     "backends/*": 2985,
     "engine": 5985,
-    "tensor/*": 7825,
+    "tensor/*": 7830,
 }
-CORE_BUDGET = 37_270  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_395  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
