@@ -483,15 +483,19 @@ def gather(count, table):
     return out((count,), buffer(1, table).index(row), i)
 
 
-def depthwise_step(batch, channels, height, width, size):
+def depthwise_step(batch, channels, height, width, size, last=0):
     """The weights' gradient of a depthwise convolution, kept in an average, and that taken off the
-    weights."""
+    weights. `last`: channels are last in what they are the gradient of; 2: in the image, too."""
     o, a, b = loops = named(i0=channels, i1=size, i2=size)
     n, h, w = named(k0=batch, k1=height, k2=width)
     y, x = h + a + -(size // 2), w + b + -(size // 2)
     gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
     image = (batch, channels, height, width)
     pixel, slope = at(2, image, n, o, y, x, gate=gate), at(3, image, n, o, h, w)
+    if last:
+        slope = at(3, (batch, height, width, channels), n, h, w, o)
+    if last == 2:
+        pixel = at(2, (batch, height, width, channels), n, y, x, o, gate=gate)
     average, weights = (at(s, (channels, size, size), *loops) for s in (0, 1))
     new = average * 0.5 + (pixel * slope).reduce("add", n, h, w)
     return UOp.sink(average.store(new, *loops), weights.store(weights + new * -0.5, *loops))

@@ -114,6 +114,9 @@ SOME = {
     "depthwise conv": kernels.conv(2, 6, 12, 21, 6, groups=6, size=5),
     "depthwise conv with stride": kernels.conv(1, 3, 33, 19, 3, groups=3, size=7, stride=2),
     "step of depthwise weights": kernels.depthwise_step(2, 3, 12, 21, 5),
+    "of channels last": kernels.depthwise_step(2, 40, 12, 21, 5, last=1),
+    "of an image of channels last, too": kernels.depthwise_step(2, 40, 12, 21, 5, last=2),
+    "of channels last, large windows": kernels.depthwise_step(1, 33, 13, 16, 7, last=1),
     "maxpool": kernels.maxpool(3, 9),
     "sums of rests": kernels.rests(40, 5),
     "strided windows folded": kernels.folded(3, 37),
@@ -190,6 +193,15 @@ def test_which_half_of_a_byte_is_read_is_known():
 def test_stores_beside_it_leave_a_window_its_tile():
     recipe = schedule(kernels.depthwise_step(2, 3, 12, 21, 5), kernels.WIDE)[1]
     assert "window" in [step[0] for step in recipe]
+
+
+def test_slopes_that_lie_channels_last_are_laid_along_the_pixels():
+    def stages(**how):
+        recipe = schedule(kernels.depthwise_step(2, 40, 12, 21, 5, **how), kernels.WIDE)[1]
+        return [step[2:] for step in recipe if step[0] == "stage" and "turned" in step[3]]
+
+    assert stages(last=1) == stages(last=2) == [(("i0", "k0", "k1", "k2"), "turned1", "GLOBAL")]
+    assert not stages()
 
 
 def test_rows_from_memory_are_read_as_runs_side_by_side():

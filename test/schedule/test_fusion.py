@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from tinygrad import Tensor, dtypes
+from tinygrad import Tensor, dtypes, nn
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Wishes
@@ -82,8 +83,8 @@ ROWS_FIRST = {
         of_groups,
     ),
     "rows within rows": (
-        lambda x: x - x.mean((0, 2, 3), keepdim=True) - x.mean((2, 3), keepdim=True),
-        lambda x: x - x.mean((0, 2, 3), keepdims=True) - x.mean((2, 3), keepdims=True),
+        lambda x: x - x.mean((0, 2, 3), keepdim=True) - x.abs().mean((2, 3), keepdim=True),
+        lambda x: x - x.mean((0, 2, 3), keepdims=True) - abs(x).mean((2, 3), keepdims=True),
     ),
     "another order of axes": (
         lambda x: (x.permute(0, 2, 3, 1) - x.mean((0, 2, 3))).permute(0, 3, 1, 2),
@@ -111,6 +112,67 @@ def test_the_gradients_of_a_batch_norm_share_their_sums() -> None:
     rows, *small = (step.ast for step in plan_of(*gradients).steps)
     assert sum(node.op is Ops.REDUCE for node in rows.toposort()) == 5  # mean, spread, three more
     assert all(node.op is not Ops.REDUCE for ast in small for node in ast.toposort())
+
+
+def readers(size: int, *tensors: Tensor) -> int:
+    """The kernels that read an array of that many elements."""
+    found = 0
+    for step in plan_of(*tensors).steps:
+        members = [step.ast.src[row[0]] for row in step.ast.arg] if step.ast.arg else [step.ast]
+        for sink in members:
+            below = {node for store in sink.src for node in store.src[1].toposort()}
+            found += any(node.op is Ops.PARAM and node.arg[1] == size for node in below)
+    return found
+
+
+def test_the_gradients_of_a_group_norm_are_made_of_sums_over_each_channel() -> None:
+    x, scale, shift, slope = data(8, 40, 16, 16), data(40), data(40), data(8, 40, 16, 16)
+    y = nn.functional.group_norm(x, 10, scale, shift)
+    gradients = y.gradient(x, scale, shift, gradient=slope)
+    assert temporaries(*gradients).count(8 * 40) == 2
+    assert readers(x.size, *gradients) == 2  # one sums, one makes the gradient of x
+    theirs = [torch.tensor(t.numpy(), requires_grad=True) for t in (x, scale, shift)]
+    out = torch.nn.functional.group_norm(theirs[0], 10, *theirs[1:])
+    wanted = torch.autograd.grad(out, theirs, torch.tensor(slope.numpy()))
+    for ours, each in zip(gradients, wanted, strict=True):
+        np.testing.assert_allclose(ours.numpy(), each.numpy(), rtol=1e-4, atol=2e-5)
+
+
+LARGE, COLUMN, TABLE = data(40, 32, 64), data(1, 32, 1), data(40, 1, 64)
+SUMS_ALONG = {
+    "more axes, and fewer": (lambda x, c, t: (x.sum((0, 2)), x.sum(2)), 1),
+    "a total and rows": (lambda x, c, t: (x.sum(), x.sum((0, 1))), 1),
+    "in another shape": (lambda x, c, t: (x.reshape(20, 4096).sum(1), x.sum((0, 2))), 1),
+    "a factor in another shape": (
+        lambda x, c, t: ((x * c).reshape(40, 2048).sum(1), (x * c).sum((0, 2))),
+        1,
+    ),
+    "in no shape of both": (lambda x, c, t: (x.reshape(32, 2560).sum(1), x.sum((0, 2))), 2),
+    "a factor outside": (lambda x, c, t: ((x * c).sum((1, 2)), x.sum((0, 2))), 1),
+    "a factor that changes is inside": (lambda x, c, t: ((x * t).sum((1, 2)), x.sum((0, 2))), 2),
+    "both, in another order": (
+        lambda x, c, t: ((c * (t * x)).sum((1, 2)), (x * t).sum((0, 2)).square()),
+        1,
+    ),
+    "the same sum twice": (lambda x, c, t: (x.sum((0, 2)), x.sum((0, 2)) + 1), 1),
+    "nothing in common": (lambda x, c, t: (x.sum(0), x.sum((1, 2))), 2),
+    "sums of sums": (lambda x, c, t: ((x * x.sum((0, 2), keepdim=True)).sum(2), x.sum(2)), 1),
+    "the same terms": (
+        lambda x, c, t: (c.expand(x.shape).sum((0, 2)), c.expand(x.shape).sum(2)),
+        0,
+    ),
+    "beside each other": (lambda x, c, t: (x.sum(2), (x * t).sum(2), x.exp().sum(2)), 2),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_ALONG)
+def test_sums_of_the_same_terms_read_them_once(name: str) -> None:
+    ours, kernels = SUMS_ALONG[name]
+    made = ours(LARGE, COLUMN, TABLE)
+    assert readers(LARGE.size, *made) == kernels
+    wanted = ours(*(torch.tensor(t.numpy()).double() for t in (LARGE, COLUMN, TABLE)))
+    for each, other in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(each.numpy(), other.numpy(), rtol=1e-4, atol=1e-3)
 
 
 def test_users_that_reduce_other_axes_read_memory() -> None:

@@ -11,7 +11,9 @@ from tensor.check import check, close, to_numpy, value
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.engine.structure import resolved
 from tinygrad.tensor import Tensor
+from tinygrad.uop.op import Ops
 
 NAN, INF = math.nan, math.inf
 SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.5, 1e-30, 3e38]
@@ -308,6 +310,8 @@ def test_derivatives_at_zero():
         ("lgamma", (0.0, -0.0, INF, 0.4, -0.5, 30.0)),
         ("digamma", (0.0, -0.0, 0.4, -0.5, 30.0)),
         ("logit", (0.0, 1.0, -0.5, 2.0, 0.25)),
+        ("sigmoid", (INF, -INF, 0.0, -0.0, 7.0, -7.0)),
+        ("tanh", (INF, -INF, 0.0, -0.0, 0.5, -0.5, 0.4, 3.0, -3.0)),
     ],
 )
 def test_slopes_at_the_ends_of_domains(name, ends):
@@ -323,6 +327,15 @@ def test_slopes_at_the_ends_of_domains(name, ends):
         (mine,) = mine.sum().gradient(ours)
         (wanted,) = torch.autograd.grad(wanted.sum(), theirs)
         np.testing.assert_allclose(value(mine), wanted.numpy(), 1e-7)
+
+
+def test_slopes_of_sigmoid_and_tanh_are_made_of_their_values_and_do_not_cancel():
+    x = Tensor(np.linspace(-40, 40, 3001, dtype=np.float32), requires_grad=True)
+    for made, steep in ((x.sigmoid(), 1), (x.tanh(), 2)):
+        (slope,) = made.gradient(x, gradient=Tensor.ones_like(x))
+        assert sum(n.op is Ops.FDIV for n in resolved(slope.uop).toposort()) == 1
+        e = np.exp(-abs(value(x).astype(np.float64)) * steep)
+        np.testing.assert_allclose(value(slope), steep**2 * e / (1 + e) ** 2, 1e-5)
 
 
 def test_sides_of_an_infinite_triangle():

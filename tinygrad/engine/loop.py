@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from tinygrad.base.helpers import round_up
+from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken
 from tinygrad.engine.plans import runnable_plan, settings_of_plans
 from tinygrad.engine.run import RunnablePlan, arenas_for, step_runners
@@ -31,30 +32,31 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
     info: ScanInfo = node.arg
     results = dict(zip(wanted, buffers, strict=False))
     sources = list(buffers[step.writes :])
-    plan, buffers = _plan_of_a_turn(info.body, settings_of_plans()), list[Buffer]()
+    plan = _plan_of_a_turn(info.body, settings_of_plans())
     sizes = [root.size * root.dtype.itemsize for root in info.body.src]
     spare = [[Buffer(step.device, size) for size in sizes] for _ in range(2)]
-    states = sources[: info.states]
     inputs = [Slices(x, info.turns) for x in sources[info.states : info.states + info.inputs]]
     outputs = {n: Slices(whole, info.turns) for n, whole in results.items() if n >= info.states}
+    given = [*(slices.here for slices in inputs), *sources[info.states + info.inputs :]]
+    arenas, tables = arenas_for([plan]), dict[tuple[bool, bool, int], list[Buffer]]()
     for slices in inputs:
         slices.fill()
     for turn in range(info.turns):
         at = info.turns - 1 - turn if info.reverse else turn
-        targets = list(spare[turn % 2])
-        for number, slices in outputs.items():
-            targets[number] = slices[at]
-        if turn == info.turns - 1:
-            targets[: info.states] = [results.get(n, targets[n]) for n in range(info.states)]
-        slices_in = [slices[at] for slices in inputs]
-        params = [*states, *slices_in, *sources[info.states + info.inputs :]]
-        given = dict(zip(plan.plan.results, targets, strict=True))
-        if buffers:
-            plan.exchange(buffers, params, given)
-        else:
-            buffers = plan.storages(params, given, arenas_for([plan]))
-        plan.chain.run(buffers, plan.plan.values, taken, [])
-        states = targets[: info.states]
+        for slices in (*inputs, *outputs.values()):
+            slices.go_to(at)
+        kind = (turn == 0, turn == info.turns - 1, turn % 2)
+        if kind not in tables:
+            states = sources if kind[0] else spare[1 - kind[2]]
+            targets = [*spare[kind[2]]]
+            if kind[1]:
+                targets = [results.get(n, targets[n]) for n in range(len(targets))]
+            for number, slices in outputs.items():
+                targets[number] = slices.here
+            params = [*states[: info.states], *given]
+            made = dict(zip(plan.plan.results, targets, strict=True))
+            tables[kind] = plan.storages(params, made, arenas)
+        plan.chain.run(tables[kind], plan.plan.values, taken, [])
     for slices in outputs.values():
         slices.drain()
     if info.turns == 0:
@@ -72,8 +74,9 @@ def _plan_of_a_turn(body: UOp, settings: tuple[object, ...]) -> RunnablePlan:
 
 
 class Slices:
-    """A buffer, turn by turn. Kernels rely on buffers that begin at a multiple of ALIGNMENT: if
-    slices don't, there is a copy in which they do."""
+    """A buffer, turn by turn: `here` is the slice that kernels read or write, which is moved from
+    turn to turn. Kernels rely on buffers that begin at a multiple of ALIGNMENT: if slices don't,
+    there is a copy in which they do."""
 
     def __init__(self, whole: Buffer, turns: int) -> None:
         self.whole, self.turns = whole, turns
@@ -81,10 +84,12 @@ class Slices:
         self.apart = round_up(self.nbytes, ALIGNMENT)  # from slice to slice
         self.is_copy = self.apart != self.nbytes and turns > 1
         self.places = Buffer(whole.device, turns * self.apart) if self.is_copy else whole
+        self.here = self.places.view(0, self.nbytes) if turns else whole
+        self._view = Device[whole.device].backend.memory.view
 
-    def __getitem__(self, at: int) -> Buffer:
-        """The buffer in which a kernel reads or writes slice `at`."""
-        return self.places.view(at * self.apart, self.nbytes)
+    def go_to(self, at: int) -> None:
+        """Moves `here` to slice `at`."""
+        self.here.handle = self._view(self.places.handle, at * self.apart)
 
     def fill(self) -> None:
         """Copies the data to be read into the aligned copy."""

@@ -400,28 +400,20 @@ class RunnablePlan:
         """The buffers of all storages: those `given`, temporaries in the `arenas`, and new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
-            if kept.kind == "out" and number not in given:
+            if number in given:
+                buffers.append(given[number])
+            elif kept.kind == "param":
+                buffers.append(params[kept.place])
+            elif kept.kind == "out":
                 buffers.append(Buffer(kept.device, kept.nbytes))
             elif kept.kind == "temp" and kept.device in arenas:  # else no step uses it
                 buffers.append(arenas[kept.device].place(kept))
             else:
                 buffers.append(NOTHING)
-        self.exchange(buffers, params, given)
-        return buffers
-
-    def exchange(
-        self, buffers: list[Buffer], params: Sequence[Buffer], given: Mapping[int, Buffer]
-    ) -> None:
-        """The same buffers for all storages, except those that came with the graph and those that
-        are given."""
-        for number, kept in enumerate(self.plan.storages):
-            if number in given:
-                buffers[number] = given[number]
-            elif kept.kind == "param":
-                buffers[number] = params[kept.place]
         for number, kept in enumerate(self.plan.storages):
             if kept.kind == "part":
                 buffers[number] = buffers[kept.whole].part(kept.place)
+        return buffers
 
     def run(self, params: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs all steps."""

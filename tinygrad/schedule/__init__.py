@@ -7,6 +7,7 @@
     rewrites        the table of what is done to a graph before the walk:
       sorting       sorts as graphs, where a device has groups of lanes
       scans, sums   counted loops that are one; sums of products in the form that is least work
+      common_sums   sums of the same terms along different axes, made of those along both
       states, split long rows in blocks; sums in two steps
       pieces        parts of an array that share work are stored one by one
     walk            which values are stored, and which are computed where they are used

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from tinygrad.schedule.common_sums import common_sums
 from tinygrad.schedule.pieces import pieces_stored
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.scans import joined_loops
@@ -36,6 +37,7 @@ REWRITES: tuple[tuple[str, Callable[[UOp, Wishes], UOp], str], ...] = (
     ("blocks", take_in_blocks, "Long rows that two reductions read are read once, in blocks."),
     ("products", products_apart, "Products that are added before they are summed are summed each."),
     ("factors", factors_apart, "A factor that all terms of a product share multiplies their sum."),
+    ("common", common_sums, "Sums of the same terms share sums along the axes of both."),
     ("planes", planes_together, "Small planes of products that are folded lie side by side."),
     ("pieces", pieces_stored, "Pieces of one array that share work are stored one by one."),
     ("parts", split_reductions, "A long sum of few results is a sum of sums."),

@@ -52,7 +52,7 @@ def _planes_together(fold: UOp) -> UOp:
     axes = range(len(node.shape))
     same: list[int] = []
     for factor in (second, first):
-        unchanged = _unchanged_along(factor, axes)
+        unchanged = unchanged_along(factor, axes)
         if axes[-1] in unchanged:
             same = unchanged
     plane = next((a for a in reversed(axes) if a - 1 not in same), 0)
@@ -95,17 +95,17 @@ def _still_factor_apart(node: UOp) -> UOp:
     if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
         return node
     for factor, other in (source.src, source.src[::-1]):
-        still = _unchanged_along(factor, [a for a in axes if source.shape[a] > 1])
+        still = unchanged_along(factor, [a for a in axes if source.shape[a] > 1])
         if still:
-            once = set(_unchanged_along(other, range(other.ndim))).difference(still)
-            summed = _first_of(other, once).reduce_axis("add", tuple(still))
-            kept = _first_of(factor, still)
+            once = set(unchanged_along(other, range(other.ndim))).difference(still)
+            summed = first_of(other, once).reduce_axis("add", tuple(still))
+            kept = first_of(factor, still)
             rest = tuple(a for a in axes if a not in still)
             return kept.alu(Ops.MUL, summed.expand(kept.shape)).reduce_axis("add", rest)
     return node
 
 
-def _unchanged_along(value: UOp, asked: Iterable[int]) -> list[int]:
+def unchanged_along(value: UOp, asked: Iterable[int]) -> list[int]:
     """Those of the axes along which a value is constant, according to the movement ops."""
     axes = [UOp.range(n, str(i)) for i, n in enumerate(value.shape)]
     changing, first = set[UOp](), (value, tuple(axes))
@@ -127,6 +127,6 @@ def _unchanged_along(value: UOp, asked: Iterable[int]) -> list[int]:
     return [i for loop, i in open_axes.items() if loop not in changing]
 
 
-def _first_of(value: UOp, axes: Collection[int]) -> UOp:
+def first_of(value: UOp, axes: Collection[int]) -> UOp:
     """The first element along these axes, along which a value is constant."""
     return value.shrink(tuple((0, 1 if i in axes else n) for i, n in enumerate(value.shape)))

@@ -23,6 +23,7 @@ from tinygrad.schedule.bases import (
     overwrites,
     storage_home,
 )
+from tinygrad.schedule.common_sums import beside
 from tinygrad.schedule.crossings import between, joinable
 from tinygrad.schedule.demand import (
     IN_ORDER,
@@ -102,6 +103,7 @@ class Demands:
         self._names = map("t{:06}".format, itertools.count())
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._company = dict(company)
+        self._beside = {} if wishes.lanes else beside(self.order)
         self._inlining = Inlining(self.order, wishes, self._pending, self._company)
         self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
@@ -239,9 +241,10 @@ class Demands:
         return early
 
     def _kernel_beside(self, node: UOp, demands: Demanded) -> Kernel | None:
-        """The kernel that keeps the same rows as this node's, if storing the node there makes no
-        cycle."""
-        other = self.stored_at.get(self._company.get(node, node))
+        """The kernel that keeps the same rows as this node's, or sums the same terms, if storing
+        the node there makes no cycle."""
+        host = self._company.get(node, self._beside.get(node, node))
+        other = self.stored_at.get(host)
         if other is None or node in self._apart or other.kernel.shape != node.shape:
             return None
         kernel, users = other.kernel, self._users(node, demands)

@@ -286,7 +286,9 @@ class Functions(Elementwise):
         negative = self < 0
         e = (negative.where(self, -self) * 2).exp()  # at most 1
         large = negative.where(e - 1, 1 - e)
-        return small.where(over, large) / small.where(under, e + 1)
+        out = small.where(over, large) / small.where(under, e + 1)
+        ends = negative.where(-out, out) + 1  # 1 - out would cancel
+        return out._sloped(self, small.where(1 - out * out, e * ends * ends))
 
     def _within(self, bound: float) -> Self:
         return (self < bound) & (self > -bound)
@@ -356,7 +358,8 @@ class Functions(Elementwise):
         """
         negative = self < 0
         e = negative.where(self, -self).exp()  # at most 1
-        return negative.where(e, 1) / (e + 1)
+        out = negative.where(e, 1) / (e + 1)
+        return out._sloped(self, negative.where(1 - out, e * out) * out)
 
     @wide
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:

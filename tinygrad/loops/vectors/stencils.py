@@ -13,12 +13,23 @@ from typing import NamedTuple
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, own_ranges, size_of, stores_of
+from tinygrad.loops.layout import (
+    divisions,
+    is_plain_loop,
+    name_of,
+    own_ranges,
+    reads_of,
+    size_of,
+    step,
+    stores_of,
+)
 from tinygrad.loops.products import factors_of
+from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 FEWEST_USES, OF_SHORT_ROWS = 6, 2
 """An element that fewer results need is read where it lies, unless a vector has room for two rows:
@@ -141,6 +152,7 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     is_whole = draft.turns(found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
     outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
+    _lay_along(draft, found, (*outer, *found.phases, *images, *found.positions))
     _keep(draft, found, kept, lanes)
     draft.do("order", "reduce", (*images, *found.positions))
     draft.do("order", "store", (*outer, *found.phases, *found.taps))
@@ -156,6 +168,18 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     draft.split(across, lanes, across + "v", "UNROLL" if few else "LOOP", "VECTOR")
     parallelise(draft, outer)
     return True
+
+
+def _lay_along(draft: Draft, found: Stencil, order: Sequence[str]) -> None:
+    """Lays along the pixels what lies along another loop, such as a gradient channels last: lanes
+    would read each element from another line of memory."""
+    across = draft.loops[found.positions[-1]]
+    for read in reads_of(draft.sums[0].toposort()):
+        loops = [n for n in order if draft.loops[n] in read.ranges]
+        is_plain = read.src[0].op is Ops.PARAM and len(loops) == len(read.ranges)
+        along = [r for r in read.ranges if step(read, r) == 1 and draft.fills_vectors(r)]
+        if is_plain and across in read.ranges and across not in along and along:
+            stream(draft, draft.nest(draft.stage(read, loops, "turned", "GLOBAL")))
 
 
 def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
