@@ -16,6 +16,7 @@ from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.learning import reduced
+from tinygrad.tensor.promise import recording
 from tinygrad.tensor.scan import scan
 from tinygrad.tensor.template import expression
 
@@ -545,9 +546,10 @@ def _of_all_alignments(
 def _nan_where_infinite(
     grad_out: Tensor, loss: Tensor, log_probs: Tensor, fits: Tensor, lengths: Tensor
 ) -> tuple[Tensor | None, ...]:
-    turns = Tensor.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1)
-    lost = (~fits & (turns < lengths)).unsqueeze(2)  # (length, N, 1)
-    return grad_out, lost.where(float("nan"), 0.0).expand(log_probs.shape), None, None
+    with recording.expression():  # of counts that others hold it takes no copy
+        turns = Tensor.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1)
+        lost = (~fits & (turns < lengths)).unsqueeze(2)  # (length, N, 1)
+        return grad_out, lost.where(float("nan"), 0.0).expand(log_probs.shape), None, None
 
 
 @function(gradient=_nan_where_infinite)
