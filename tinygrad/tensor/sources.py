@@ -103,9 +103,6 @@ class Before(NamedTuple):
     now: weakref.ref[Promise]  # the same, promised again
 
 
-_before: weakref.WeakKeyDictionary[UOp, Before] = weakref.WeakKeyDictionary()
-
-
 def remember_promise(promise: Promise) -> None:
     """That a value, which isn't computed, had no node, and could do without. (Long chains stay
     nodes: they have some because they are long.)"""
@@ -114,20 +111,20 @@ def remember_promise(promise: Promise) -> None:
         promise = waiting.pop()
         made, number = promise.expression, promise.number
         node = None if made.nodes is None else made.nodes[number]
-        if node is None or node in _before or type(promise) is Written:
+        if node is None or node.before is not None or type(promise) is Written:
             continue
         below = [source for source in made.sources if isinstance(source, Promise)]
         sources = [s.node if isinstance(s, Promise) else s for s in made.sources]
         views = [i for i, s in enumerate(made.sources) if s in below and s.stored is promise._of]
         what = made.template, sources, made.origin, number, promise.look, promise.wants
-        _before[node] = Before(*what, views[0] if views else None, weakref.ref(promise))
+        node.before = Before(*what, views[0] if views else None, weakref.ref(promise))
         waiting += below
 
 
 def _promised_again(tensor: Any) -> Promise | None:
     """The promise of a tensor that has a node, because somebody asked for it, and isn't computed:
     so what a loop holds doesn't send each of its steps the long way."""
-    before = _before.get(tensor._uop)
+    before = tensor._uop.before
     if before is None or before.look is None or before.look.kind is not type(tensor):
         return None  # a complex tensor has the node of a real one
     is_alike = tensor._taped is (before.wants is True) and before.wants is tensor.requires_grad
@@ -138,13 +135,12 @@ def _again(node: UOp, made: dict[UOp, Promise | None]) -> Promise | None:
     """What was promised, if nothing that it stands on was computed, which may be written, or is
     over. What was `made` on the way isn't made twice."""
     if node not in made:
-        made[node] = None if equals_known(node) else _of_sources(node, _before.get(node), made)
+        made[node] = None if equals_known(node) else _of_sources(node, made)
     return made[node]
 
 
-def _of_sources(
-    node: UOp, before: Before | None, made: dict[UOp, Promise | None]
-) -> Promise | None:
+def _of_sources(node: UOp, made: dict[UOp, Promise | None]) -> Promise | None:
+    before: Before | None = node.before
     if before is None or before.look is None:
         return None
     sources: list[Source] = []
@@ -158,7 +154,7 @@ def _of_sources(
         expression = Expression(before.template, sources, before.origin)
         of: Any = None if before.views is None else sources[before.views]
         promise = Promise(expression, before.number, before.look, before.wants, of)
-        _before[node] = before._replace(now=weakref.ref(promise))
+        node.before = before._replace(now=weakref.ref(promise))
     return None if promise.is_computed else promise
 
 

@@ -54,6 +54,7 @@ class UOp(Questions):
         "origin",
         "readers",
         "families",
+        "before",
         "_shape",
         "_interval",
         "_key",
@@ -91,6 +92,8 @@ class UOp(Questions):
     views, or were computed alone, so that assign can keep them right."""
     families: Any
     """Of a version of a buffer: the tensors that look at it (`engine/storage`)."""
+    before: Any
+    """What it was promised as, before somebody asked for it (`tensor/sources`)."""
 
     def __new__(
         cls,
@@ -113,6 +116,7 @@ class UOp(Questions):
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
         node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
+        node.before = None
         node._shape = node._interval = node._key = node._ranges = node._checks = node._form = _UNSET
         node.device = None
         is_view = op in _MOVEMENT  # who reads a view reads what it shows: they share `readers`
