@@ -50,6 +50,49 @@ TWO = (
     lambda a, b: a.transpose().matmul(b).mean() + a,
     lambda a, b: a.stack(b, dim=0).mean(0),
 )
+
+
+class Beside:
+    """What a step has besides its lines: tensors that live until it ends, its number, and what a
+    loop made before its first step and never computes."""
+
+    def __init__(self, number: int, held: list[Tensor]) -> None:
+        self.number, self.held = number, held
+        self.alive: list[Tensor] = []
+
+    def keep(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        self.alive += tensors
+        return tensors
+
+
+def parts(t: Tensor, beside: Beside) -> Tensor:
+    return Tensor.cat(*[each.tanh() for each in beside.keep(*t.chunk(2, dim=1))], dim=1)
+
+
+def rows_of_a_value(t: Tensor, beside: Beside) -> Tensor:
+    first, last = beside.keep((t * 0.5)[:1], (t * 0.5)[-1:])
+    return t + first * last
+
+
+def equal_gradients(t: Tensor, beside: Beside) -> Tensor:
+    one, other = beside.keep(t.tanh(), t.tanh() + 1)
+    return one + other
+
+
+def begins_later(t: Tensor, beside: Beside) -> Tensor:
+    (made,) = beside.keep(t.detach() * 0.5 + 0.1)
+    made.requires_grad = True
+    return made * t
+
+
+LIVING = (
+    *(parts, rows_of_a_value, equal_gradients, begins_later),
+    lambda t, beside: t + beside.keep((t[:1, :1] * 0.5).sum())[0],
+    lambda t, beside: t * (0.3 + beside.number / 7),
+    lambda t, beside: (beside.number * 0.5 - 0.25) / (t.square() + 1.5) - 0.5,
+    lambda t, beside: t * beside.held[0].unsqueeze(1)[: len(t)] + beside.held[1],
+    lambda t, beside: (beside.held[2].unsqueeze(1)[: len(t)] > 0).where(t, beside.number * 0.1),
+)
 OPTIMIZERS = (nn.optim.SGD, nn.optim.Adam, nn.optim.AdamW, nn.optim.RMSprop, nn.optim.Lion)
 
 
@@ -61,7 +104,7 @@ class Program:
         self.draw = draw = np.random.default_rng(seed)
         self.lines = [
             (
-                int(draw.integers(3)),
+                int(draw.integers(4)),
                 int(draw.integers(1000)),
                 *map(int, draw.integers(1000, size=2)),
             )
@@ -69,7 +112,7 @@ class Program:
         ]
         self.optimizer = OPTIMIZERS[draw.integers(len(OPTIMIZERS))]
         self.habits = draw.random(8) < 0.35  # what is done in each step
-        self.whims = draw.random((STEPS, 6)) < 0.12  # what is done in one
+        self.whims = draw.random((STEPS, 8)) < 0.12  # what is done in one
         self.picks = draw.integers(1000, size=(STEPS, 6))
         rows, size = draw.choice(ROWS), draw.choice(SIZES)
         self.data = draw.standard_normal((STEPS, rows, size)).astype("float32")
@@ -82,16 +125,18 @@ class Program:
         weights = [Tensor(values).realize() for values in self.start]
         optimizer = self.optimizer(weights, lr=0.01)
         average = Tensor(np.zeros_like(self.data[0])).realize()
+        held = [Tensor.linspace(0, 1, 17), Tensor(self.start[0, 0, 0]) / 3, Tensor.randn(17)]
         kept: list[Tensor] = []
         seen: list[np.ndarray] = []
         with Tensor.train():
             for number in range(STEPS):
-                self._step(number, weights, optimizer, average, kept, seen)
+                self._step(number, weights, optimizer, average, kept, seen, held)
         return [*seen, average.numpy(), *[t.numpy() for t in (*kept, *weights)]]
 
-    def _step(self, number, weights, optimizer, average, kept, seen) -> None:
+    def _step(self, number, weights, optimizer, average, kept, seen, held) -> None:
         habits, whims, picks = self.habits, self.whims[number], self.picks[number]
-        pool = self._pool(Tensor(self.data[number]), weights)
+        aside = Beside(number, held)
+        pool = self._pool(Tensor(self.data[number]), weights, aside)
         loss = (pool[-1] * pool[-1]).mean() + sum((w * w).sum() for w in weights) * 0.01
         chosen = pool[picks[0] % len(pool)]
         beside = [chosen.softmax(-1), (chosen > 0).float().mean()] if habits[1] else []
@@ -117,15 +162,24 @@ class Program:
         if whims[5]:
             Tensor.manual_seed(int(picks[4]))
         optimizer.step()
+        if whims[6]:
+            seen += [t.numpy() for t in aside.alive]
+            seen += [t.grad.numpy() for t in aside.alive if t.grad is not None]
+        if whims[7] and aside.alive:
+            with Tensor.no_grad():
+                aside.alive[picks[5] % len(aside.alive)].mul_(2)
+            seen += [t.numpy() for t in (*aside.alive, *pool)]
         seen += [t.numpy() for t in (loss, *beside, *(gradients if habits[5] else ()))]
 
-    def _pool(self, x, weights) -> list[Tensor]:
+    def _pool(self, x, weights, aside) -> list[Tensor]:
         """What the lines make, one after the other."""
         pool = [x.realize() if self.habits[0] else x]
         for kind, which, a, b in self.lines:
             first, second = pool[a % len(pool)], pool[b % len(pool)]
             if kind == 0:
                 pool.append(first.matmul(weights[which % 3]))
+            elif kind == 3:
+                pool.append(LIVING[which % len(LIVING)](first, aside))
             elif kind == 1 or len(pool) == 1:
                 pool.append(ONE[which % len(ONE)](first))
             else:

@@ -552,6 +552,29 @@ def test_a_write_that_is_not_recorded_leaves_gradients_their_way(edit, computed)
         np.testing.assert_allclose(own, other, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [lambda t: t.T, lambda t: t[:1], lambda t: t.T[1:], lambda t: t.reshape(3, 3)[:, 1]],
+    ids=["turned", "row", "turned rows", "column"],
+)
+def test_a_silent_write_to_all_that_is_left_of_an_expression(view):
+    """Nobody has the expression that it is a view of, so the value takes its place."""
+    data = np.arange(9, dtype=np.float32).reshape(3, 3)
+
+    def run(x, no_grad, like):
+        seen = view(x * 2)
+        with no_grad():
+            seen.mul_(like(np.arange(seen.numel(), dtype=np.float32).reshape(seen.shape)))
+        (seen * seen).sum().backward()
+        return seen, x.grad
+
+    theirs = run(torch.tensor(data, requires_grad=True), torch.no_grad, torch.tensor)
+    for mine, right in zip(
+        run(Tensor(data, requires_grad=True), Tensor.no_grad, Tensor), theirs, strict=True
+    ):
+        np.testing.assert_allclose(mine.numpy(), right.detach().numpy())
+
+
 def test_another_thread_goes_on_recording():
     with Tensor.no_grad(), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: (Tensor([1.0], requires_grad=True) * 2).requires_grad).result()

@@ -34,7 +34,9 @@ A step like the one before makes no graph (docs/notes/plain_steps.md):
     looks           how a tensor looks: all that a method's result may depend on
     template        what a method made of tensors that look so, to be made again
     promise         a tensor that has a template, and no node until somebody asks
+    sources         what expressions of a tensor stand on: its promise, or storage
     backward, draws gradients, and random numbers, as promises
+    varying         floats that change from step to step
     again           the plan of such promises, found without a graph
     past            what a computed value was made of, for gradients that come too late
 """

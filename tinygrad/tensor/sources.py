@@ -115,10 +115,12 @@ def remember_promise(promise: Promise) -> None:
             continue
         below = [source for source in made.sources if isinstance(source, Promise)]
         sources = [s.node if isinstance(s, Promise) else s for s in made.sources]
+        waiting += below
+        if node in sources:  # a copy that comes to the same
+            continue
         views = [i for i, s in enumerate(made.sources) if s in below and s.stored is promise._of]
         what = made.template, sources, made.origin, number, promise.look, promise.wants
         node.before = Before(*what, views[0] if views else None, weakref.ref(promise))
-        waiting += below
 
 
 def _promised_again(tensor: Any) -> Promise | None:
@@ -127,6 +129,8 @@ def _promised_again(tensor: Any) -> Promise | None:
     before = tensor._uop.before
     if before is None or before.look is None or before.look.kind is not type(tensor):
         return None  # a complex tensor has the node of a real one
+    if tensor._kin is not None and tensor._kin.root is not None:
+        return None  # whose views are none of what is promised
     is_alike = tensor._taped is (before.wants is True) and before.wants is tensor.requires_grad
     return _again(tensor._uop, {}) if is_alike else None
 

@@ -575,6 +575,7 @@ class Writing(Autograd):
                 join(bottom_of(new), self._family)
                 value._reads_with()
                 self.hold(new)
+                tape = [(m, taped, past, past) for m, taped, past, _ in tape]  # all of that is gone
             else:
                 self._check_single(view, members)
                 view._write_to_storage(value, silent)
