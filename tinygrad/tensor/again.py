@@ -446,7 +446,10 @@ class _Asked:
             end = promise.computed_end
             storage = None if end is None else made.get(_storage(end))
             if end is not None and storage is not None and _is_whole(end):
-                kept.setdefault(Place("made", 0, storage), []).append(number)
+                numbers = kept.setdefault(Place("made", 0, storage), [])
+                if numbers and self.promises[numbers[0]].wants is not promise.wants:
+                    return None  # their gradients go on differently
+                numbers.append(number)
                 ends.add(end)
             elif not self.writes or not over.isdisjoint(_storage_below(promise)):
                 return None  # this knew it from elsewhere
