@@ -557,12 +557,16 @@ def test_a_write_that_is_not_recorded_leaves_gradients_their_way(edit, computed)
     [lambda t: t.T, lambda t: t[:1], lambda t: t.T[1:], lambda t: t.reshape(3, 3)[:, 1]],
     ids=["turned", "row", "turned rows", "column"],
 )
-def test_a_silent_write_to_all_that_is_left_of_an_expression(view):
-    """Nobody has the expression that it is a view of, so the value takes its place."""
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_silent_write_to_all_that_is_left_of_an_expression(view, computed):
+    """Nobody has the expression that it is a view of, so the value takes its place, or that of the
+    part alone where that was computed."""
     data = np.arange(9, dtype=np.float32).reshape(3, 3)
 
     def run(x, no_grad, like):
         seen = view(x * 2)
+        if computed and like is Tensor:
+            seen.realize()
         with no_grad():
             seen.mul_(like(np.arange(seen.numel(), dtype=np.float32).reshape(seen.shape)))
         (seen * seen).sum().backward()

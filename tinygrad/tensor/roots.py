@@ -93,6 +93,16 @@ def tape_end(node: UOp, bottom: UOp) -> UOp:
     return end
 
 
+def computed_part(node: UOp, end: UOp) -> UOp:
+    """The part of `end` in a view that was computed alone, in its order, into storage of its own;
+    else `end`."""
+    while node is not end:
+        if node.known is not None and node.known is node.known.base.in_room(node.shape):
+            break
+        node = node.src[0]
+    return node
+
+
 def without_past(node: UOp) -> UOp:
     """A view of storage that says where gradients go on, without that, once it is computed; unless
     they go to a start, which is there in all of its versions."""

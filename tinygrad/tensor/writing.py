@@ -48,7 +48,14 @@ from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.tensor.promise import Promise, Version, Written, recording
-from tinygrad.tensor.roots import copied_part, has_no_sources, is_detached, root_of, tape_end
+from tinygrad.tensor.roots import (
+    computed_part,
+    copied_part,
+    has_no_sources,
+    is_detached,
+    root_of,
+    tape_end,
+)
 from tinygrad.tensor.shapes import check_number
 from tinygrad.tensor.sources import numbers_of, source_of
 from tinygrad.uop.node import UOp
@@ -563,6 +570,8 @@ class Writing(Autograd):
         # of a silent write: who has a way for gradients, and which, to be given it back below
         passing = [member for member in members if silent and _passes(member)]
         tape = [(m, m._taped, m._value, tape_end(m._value, m._bottom)) for m in passing]
+        if len(members) == 1:  # else what others see, too, is what is written
+            tape = [(m, taped, past, computed_part(past, end)) for m, taped, past, end in tape]
         for member in members:
             member._taped = False
         try:
