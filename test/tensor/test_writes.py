@@ -579,6 +579,15 @@ def test_a_silent_write_to_all_that_is_left_of_an_expression(view, computed):
         np.testing.assert_allclose(mine.numpy(), right.detach().numpy())
 
 
+def test_a_list_of_numbers_that_is_assigned_keeps_its_gradient():
+    t, given = Tensor([1.0]).realize(), Tensor([2.0])
+    t.assign(given)
+    (t * 3).sum().backward()
+    assert given.grad.tolist() == [3.0]
+    with pytest.raises(ArgumentError, match="the value needs a gradient"):
+        Tensor([1.0]).realize().assign(Tensor([2.0], requires_grad=True))
+
+
 def test_another_thread_goes_on_recording():
     with Tensor.no_grad(), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: (Tensor([1.0], requires_grad=True) * 2).requires_grad).result()

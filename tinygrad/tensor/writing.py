@@ -205,7 +205,9 @@ class Writing(Autograd):
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
-        if given.shape == self.shape and given.device == self.device:
+        wants = self.requires_grad, given.requires_grad
+        asks_none = True not in wants and (False in wants or not dtypes.is_float(self.dtype))
+        if asks_none and given.shape == self.shape and given.device == self.device:
             numbers = numbers_of(given)
             if numbers is not None and self._takes_at_once(numbers):
                 return self
