@@ -10,9 +10,6 @@ of our steps made their graph anew (`docs/notes/plain_steps.md`); 0 is meant.
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,22 +93,8 @@ def line(name: str, rounds: int) -> tuple[float, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    print("  ratio  program               torch, ms   ours, ms   long")
-    ratios = []
-    with Tensor.train():
-        for name in PROGRAMS:
-            if any(fnmatch.fnmatch(name, each) for each in options.cases.split(",")):
-                ratio, text = line(name, options.rounds)
-                ratios.append(ratio)
-                print(text, flush=True)
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{mean:7.2f}  geometric mean of {len(ratios)}")
+    head = "  ratio  program               torch, ms   ours, ms   long"
+    steps.report(__doc__, head, PROGRAMS, line)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import fnmatch
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 os.environ.setdefault("CPU_COUNT", "1")
@@ -106,16 +106,19 @@ def line(name: str, rounds: int) -> tuple[float, str]:
     return one / other, f"{one / other:7.2f}  {name:20s} {times}{word}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def report(
+    page: str | None, head: str, names: Iterable[str], line: Callable[[str, int], tuple[float, str]]
+) -> None:
+    """Prints the `line` of each case that is asked for, and the geometric mean of their ratios."""
+    parser = argparse.ArgumentParser(description=(page or "").splitlines()[0])
     parser.add_argument("--cases", default="*", help="names or patterns, with commas")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("  ratio  case                  torch, ms   ours, ms  first, s    ours")
+    print(head)
     ratios = []
     with Tensor.train():
-        for name in CASES:
+        for name in names:
             if any(fnmatch.fnmatch(name, each) for each in options.cases.split(",")):
                 ratio, text = line(name, options.rounds)
                 ratios.append(ratio)
@@ -123,6 +126,11 @@ def main() -> None:
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"{mean:7.2f}  geometric mean of {len(ratios)}")
+
+
+def main() -> None:
+    head = "  ratio  case                  torch, ms   ours, ms  first, s    ours"
+    report(__doc__, head, CASES, line)
 
 
 if __name__ == "__main__":

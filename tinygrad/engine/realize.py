@@ -270,8 +270,12 @@ def _pending(roots: Sequence[UOp]) -> Pending | None:
 def _without_views(wanted: Sequence[UOp]) -> list[UOp]:
     """Without what will be a view of something else that is `wanted`, once that is in memory."""
     stored = set(wanted)
-    views = [n for n in wanted if n.base in stored and beneath(n, GroupOp.View) is n.base]
-    return [n for n in wanted if n.base is n or n not in views]
+
+    def is_view(node: UOp) -> bool:
+        base = node.base
+        return base is not node and base in stored and beneath(node, GroupOp.View) is base
+
+    return [node for node in wanted if not is_view(node)]
 
 
 def _run(pending: Pending, found: Found) -> None:

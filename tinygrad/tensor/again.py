@@ -247,10 +247,9 @@ def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) 
         found = _known.get(key, 0) if asked.is_clear else TRIES
         if isinstance(found, Known) and not found.is_for(asked.lines.begins):
             found = 0
-        known = found if isinstance(found, Known) else None
-        if known is not None and asked.may_be_done(known):
+        if isinstance(found, Known) and asked.may_be_done(found):
             _known.used(key)
-            asked.do_again(known, lambda: long_way(more))
+            asked.do_again(found, lambda: long_way(more))
             return
     with recording.written_down(followed=True):
         if isinstance(found, Known) or found == TRIES:
