@@ -2,7 +2,11 @@
 of such a sum is shared by many results, but neighbouring results share what they read. So a block
 of the image is kept in the nearest cache together with its border, where no read needs a mask.
 Several rows of results stay in registers, so a vector that has been loaded serves all rows whose
-windows cover it."""
+windows cover it.
+
+Vectors lie along the row of pixels; or, if the results lie so, along channels, and then pixels of
+a row share what is loaded. If an image doesn't lie as its results do, squares of it are turned
+when a block of it is filled, for a line of channels together."""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import (
+    LINE,
     divisions,
     is_plain_loop,
     name_of,
@@ -59,12 +64,14 @@ class Stencil(NamedTuple):
     """The operand of a sum that moves with each position by a tap: `pairs` of the slowest axis
     first, rows and columns last. `is_summed`: the sum runs over the positions, and has a result for
     each tap, as the gradient of a depthwise convolution's weights does. `phases`: short loops of
-    the other operand alone, such as pixels between those of an image, or a few channels."""
+    the other operand alone, such as pixels between those of an image, or a few channels.
+    `channels`: the loop along which the results lie, if they don't along the row."""
 
     window: UOp
     pairs: tuple[Pair, ...]
     is_summed: bool
     phases: tuple[str, ...]
+    channels: str = ""
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -101,29 +108,29 @@ def _split_phases(draft: Draft) -> None:
                 return
 
 
-def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
-    """Results are pixels: a tile is vectors of several rows, or of whole rows."""
-    block = _rows_of_a_block(draft, found)
-    first = found.positions[0]
-    if block < min(2, draft.size(first)):
+def _sum_taps(draft: Draft, stencil: Stencil, lanes: int) -> bool:
+    """Results are pixels: a tile is vectors of several rows, or of whole rows; or, along channels,
+    of pixels of one row."""
+    found, channels = _in_blocks(draft, stencil)
+    if found is None:
         return False
-    if block < draft.size(first):
-        draft.split(first, block, first + "b")
-        in_blocks = _found(draft)
-        if in_blocks is None:  # of so few rows that most of a block would be border
-            return False
-        found = in_blocks
     (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
+    kept = (*channels, *found.positions)
+    if found.channels:
+        kept = (*found.positions, *channels)
+        down, across, tap_down, tap_across = across, down, tap_across, tap_down
+        _lay_along(draft, found, found.channels, (*found.taps, *draft.names_in("store")))
     rows, taps = draft.size(down), draft.size(tap_down)
     phases = draft.turns(found.phases)
     if phases > 1:  # which taps a phase has is known of copies
-        taps *= draft.turns(found.taps[:-2] + found.taps[-1:])
+        taps = draft.turns(found.taps)
     sums = max(1, min(draft.target.registers // 2, MOST_COPIES // taps) // phases)
-    columns = ceil(draft.size(across) / lanes)
-    is_whole = columns <= sums // LEAST_ROWS
+    columns = 1 if found.channels else ceil(draft.size(across) / lanes)
+    is_whole = not found.channels and columns <= sums // LEAST_ROWS
     height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
-    outer = [n for n in draft.names_in("store") if n not in (down, across, *found.phases)]
-    _keep(draft, found, found.positions, lanes)
+    inside = (down, across, *channels, *found.phases)
+    outer = [n for n in draft.names_in("store") if n not in inside]
+    _keep(draft, found, kept, lanes)
     draft.do("order", "reduce", (*deep, tap_across, tap_down))
     draft.give("UNROLL", found.phases)
     copies = phases * height * (columns if is_whole else 1)
@@ -132,11 +139,43 @@ def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
         if tap == tap_down or copies <= MOST_COPIES:
             draft.do("role", tap, "UNROLL")
     row = draft.split(down, height, down + "u", "LOOP", "UNROLL")
-    vector = draft.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
-    tile = (row, across) if is_whole else (across, row)
-    draft.do("order", "store", (*outer, down, *tile, vector, *found.phases))
+    along = found.channels or across
+    vector = draft.split(along, lanes, along + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
+    tile = (down, row, across) if is_whole else (down, across, row)
+    tile = (across, down, row) if found.channels else tile
+    draft.do("order", "store", (*outer, *channels, *tile, vector, *found.phases))
     parallelise(draft, [n for n in outer if n not in found.positions])
     return True
+
+
+def _in_blocks(draft: Draft, found: Stencil) -> tuple[Stencil | None, list[str]]:
+    """Splits channels and rows into blocks that are kept together. Returns the window of a block,
+    None if most of a block would be border; and the loop over its channels, if it has several."""
+    loop, channels, count, first = _channels(draft, found), list[str](), 1, found.positions[0]
+    if loop is not None:
+        size, line = size_of(loop), LINE // found.window.dtype.itemsize
+        count = next(n for n in range(min(size, line), size + 1) if size % n == 0)
+        channels = [draft.split(name_of(loop), count, name_of(loop) + "b")]
+        last = channels if found.channels else []
+        draft.innermost("store", (*found.positions, *last, *found.phases))
+    block = _rows_of_a_block(draft, found, count)
+    if block < min(2, draft.size(first)):
+        return None, channels
+    if block < draft.size(first):
+        draft.split(first, block, first + "b")
+    return _found(draft), channels
+
+
+def _channels(draft: Draft, found: Stencil) -> UOp | None:
+    """The loop of which a block is kept together, if there is any: that over channels, along which
+    the results or the image lie."""
+    if found.channels:
+        return draft.loops[found.channels]
+    reads, across = reads_of(found.window.toposort()), draft.loops[found.positions[-1]]
+    apart = [n for n in reads if step(n, across) != 1]
+    loops = filter(draft.fills_vectors, draft.nest("store").loops)
+    lying = (r for r in loops if r is not across and any(step(n, r) == 1 for n in apart))
+    return next(lying, None)
 
 
 def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
@@ -152,7 +191,7 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     is_whole = draft.turns(found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
     outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
-    _lay_along(draft, found, (*outer, *found.phases, *images, *found.positions))
+    _lay_along(draft, found, across, (*outer, *found.phases, *images, *found.positions))
     _keep(draft, found, kept, lanes)
     draft.do("order", "reduce", (*images, *found.positions))
     draft.do("order", "store", (*outer, *found.phases, *found.taps))
@@ -170,22 +209,24 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     return True
 
 
-def _lay_along(draft: Draft, found: Stencil, order: Sequence[str]) -> None:
-    """Lays along the pixels what lies along another loop, such as a gradient channels last: lanes
-    would read each element from another line of memory."""
-    across = draft.loops[found.positions[-1]]
-    for read in reads_of(draft.sums[0].toposort()):
-        loops = [n for n in order if draft.loops[n] in read.ranges]
-        is_plain = read.src[0].op is Ops.PARAM and len(loops) == len(read.ranges)
-        along = [r for r in read.ranges if step(read, r) == 1 and draft.fills_vectors(r)]
-        if is_plain and across in read.ranges and across not in along and along:
-            stream(draft, draft.nest(draft.stage(read, loops, "turned", "GLOBAL")))
+def _lay_along(draft: Draft, found: Stencil, along: str, order: Sequence[str]) -> None:
+    """Lays along the vectors what the other operand reads across them, such as a gradient channels
+    last, or weights: lanes would read each element from another line of memory."""
+    loop = draft.loops[along]
+    for read in reads_of(draft.sums[0].toposort(stop=[found.window])):
+        over = [n for n in order if draft.loops[n] in read.ranges]
+        is_plain = read.src[0].op is Ops.PARAM and len(over) == len(read.ranges)
+        if read is not found.window and is_plain and loop in read.ranges and step(read, loop) != 1:
+            stream(draft, draft.nest(draft.stage(read, over, "turned", "GLOBAL")))
 
 
 def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
     """Stages the window over these loops, and fills it by vectors."""
     name, across = draft.numbered("w"), found.positions[-1]
     draft.do("window", draft.path(found.window), over, found.pairs, name, "LOCAL")
+    if not found.is_summed and len(over) > len(found.positions):
+        stream(draft, draft.nest(name))  # several channels
+        return
     filled = f"{name}.{across}"
     role = "UNROLL" if draft.size(filled) <= MOST_FILLS * lanes else "LOOP"
     draft.split(filled, lanes, filled + "v", role, "VECTOR")
@@ -228,8 +269,10 @@ def _moving(
         # others are channels, with sums of their own
         taps = [r for r in taps if name_of(r) in moved]
         positions = tuple(r for r in own if name_of(r) in moved)
+        along: tuple[UOp, ...] = ()
     else:
-        taps, positions = list(own), loops[-len(own) :]
+        taps, along = list(own), _lies_along(draft, window, loops, own)
+        positions = loops[: len(loops) - len(along)][-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
     if its.intersection(taps if is_summed else positions) or turns(phases) > MOST_PHASES:
@@ -238,8 +281,23 @@ def _moving(
     pairs.sort(key=lambda pair: names(positions).index(pair[0]))
     if [pair[0] for pair in pairs] != names(positions):
         return None
-    found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
+    channels = "".join(names(along))
+    found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)), channels)
     return found if _pays(draft, found) else None
+
+
+def _lies_along(
+    draft: Draft, window: UOp, loops: tuple[UOp, ...], taps: tuple[UOp, ...]
+) -> tuple[UOp, ...]:
+    """The loop over channels, if the results lie along it; none if they lie along a row."""
+    writes, reads = draft.nest("store").writes, reads_of(window.toposort())
+    return tuple(
+        loop
+        for loop in filter(draft.fills_vectors, loops[-1:])
+        if all(step(w, loop) == 1 for w in writes)
+        and all(step(n, loop) is not None for n in reads)
+        and not pairs_of(window, [loop], taps, -_longest(taps))
+    )
 
 
 def _pays(draft: Draft, found: Stencil) -> bool:
@@ -251,7 +309,8 @@ def _pays(draft: Draft, found: Stencil) -> bool:
         return False
     if found.is_summed:
         return True
-    is_long = 2 * draft.size(found.positions[-1]) > draft.lanes or len(found.phases) > 0
+    row = draft.size(found.channels or found.positions[-1])
+    is_long = 2 * row > draft.lanes or len(found.phases) > 0
     fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
     is_used = draft.turns(found.taps) >= fewest * prod(pair[1] for pair in found.pairs)
     return is_used and draft.size(found.taps[-2]) <= MOST_TAPS
@@ -263,7 +322,7 @@ def _longest(taps: Sequence[UOp]) -> int:
 
 def _lanes(draft: Draft, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
-    lanes, size = draft.lanes, draft.size(found.positions[-1])
+    lanes, size = draft.lanes, draft.size(found.channels or found.positions[-1])
     while lanes // 2 >= size:
         lanes //= 2
     if lanes == draft.lanes and draft.target.fma_ports == 1:  # halves take half of the time
@@ -275,14 +334,14 @@ def _lanes(draft: Draft, found: Stencil) -> int:
     return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
-def _rows_of_a_block(draft: Draft, found: Stencil) -> int:
+def _rows_of_a_block(draft: Draft, found: Stencil, channels: int) -> int:
     """The rows (or planes) of results in a block, a divisor of their number, whose window with its
     border stays in the nearest cache; in the second one if most of a block would be border
     otherwise."""
     first, *inner = found.pairs
     size = draft.size(first[0])
     line = prod(_counted(draft, pair, draft.size(pair[0])) for pair in inner)
-    line *= found.window.dtype.itemsize
+    line *= channels * found.window.dtype.itemsize
     border = _counted(draft, first, 1)
     for cache in (draft.target.cache_l1, draft.target.cache_l2 // 2):
         rows = (cache // line - border) // first[1] + 1

@@ -366,19 +366,26 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
 
 def _lay_columns_along(draft: Draft, nest: Nest, sums: list[UOp]) -> bool:
     """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
-    rows of it read them. Whether there are any."""
+    rows of it read them; and along the stored row what its vectors would read lane by lane as
+    often, such as weights of each channel. Whether there are any."""
+    last = nest.loops[-1]
     for each in sums:
         own, reads = own_ranges(each), read_by([each])
-        steps = {read: step(read, own[-1]) for read in reads if own[-1] in read.ranges}
-        if 1 not in steps.values():
-            continue
-        for read, apart in steps.items():
+        is_along = any(step(read, own[-1]) == 1 for read in reads if own[-1] in read.ranges)
+        for read in reads:
             loops = [r for r in (*nest.loops, *own) if r in read.ranges]
             again = turns(r for r in nest.loops if r not in read.ranges)
             is_plain = all(map(is_plain_loop, loops)) and {*loops} == read.ranges
-            if apart != 1 and is_plain and again >= COLUMN_READERS and read.src[0].op is Ops.PARAM:
-                stream(draft, draft.nest(draft.stage(read, names(loops), "turned", "GLOBAL")))
-                return True
+            if again < COLUMN_READERS or not is_plain or read.src[0].op is not Ops.PARAM:
+                continue
+            if is_along and own[-1] in read.ranges and step(read, own[-1]) != 1:
+                over = loops
+            elif draft.fills_vectors(last) and abs(step(read, last) or 0) > LONGEST_STEP:
+                over = [r for r in loops if r is not last] + [last]
+            else:
+                continue
+            stream(draft, draft.nest(draft.stage(read, names(over), "turned", "GLOBAL")))
+            return True
     return False
 
 
