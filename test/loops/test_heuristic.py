@@ -228,6 +228,15 @@ def test_slopes_that_lie_channels_last_are_laid_along_the_pixels():
     assert not stages()
 
 
+def test_an_image_that_lies_channels_last_is_turned_with_its_border():
+    def windows(**how):
+        recipe = schedule(kernels.depthwise_step(2, 40, 12, 21, 5, **how), kernels.WIDE)[1]
+        return [(step[2], step[-1]) for step in recipe if step[0] == "window"]
+
+    assert windows() == windows(last=1) == [(("k1", "k2"), "LOCAL")]
+    assert windows(last=2) == [(("i0", "k0", "k1", "k2"), "GLOBAL")]
+
+
 def test_rows_from_memory_are_read_as_runs_side_by_side():
     """A matrix that leaves the cache: four runs of rows, as long as they can be, a line of each a
     turn. Two matrices follow each other. A number of rows that isn't four runs is one of them,

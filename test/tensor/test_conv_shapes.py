@@ -163,6 +163,8 @@ CHANNELS_LAST = {
     "5x5, a line of channels and a part": ((1, 20, 12, 30), 5, {}),
     "7x7, of which channels aren't vectors": ((2, 37, 9, 9), 7, {}),
     "5x5, stride 2": ((2, 32, 18, 15), 5, {"stride": 2}),
+    "3x3, stride 2": ((2, 16, 17, 20), 3, {"stride": 2}),
+    "5x5, stride 2, odd": ((2, 16, 15, 15), 5, {"stride": 2}),
     "3x3, dilation 2": ((1, 16, 10, 21), 3, {"dilation": 2}),
     "7x7, stride 2, odd": ((1, 16, 15, 15), 7, {"stride": 2}),
     "fewer channels than a vector": ((2, 5, 16, 16), 3, {}),

@@ -25,6 +25,7 @@ from tinygrad.loops.layout import (
     own_ranges,
     reads_of,
     size_of,
+    steady,
     step,
     stores_of,
 )
@@ -36,9 +37,10 @@ from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-FEWEST_USES, OF_SHORT_ROWS = 6, 2
-"""An element that fewer results need is read where it lies, unless a vector has room for two rows:
-where several make one, each lane has a mask of its own."""
+FEWEST_USES, OF_CHANNELS, OF_SHORT_ROWS = 6, 4, 2
+"""An element that fewer results need is read where it lies: in vectors along a row, or along
+channels; or if a vector has room for two rows, as each lane has a mask of its own where several
+make one. What doesn't lie along the vectors is kept if it is used again at all."""
 
 MOST_TAPS, MOST_COPIES = 32, 128
 """Taps down the image that are unrolled, and those for each row of results."""
@@ -120,10 +122,9 @@ def _sum_taps(draft: Draft, stencil: Stencil, lanes: int) -> bool:
         kept = (*found.positions, *channels)
         down, across, tap_down, tap_across = across, down, tap_across, tap_down
         _lay_along(draft, found, found.channels, (*found.taps, *draft.names_in("store")))
-    rows, taps = draft.size(down), draft.size(tap_down)
-    phases = draft.turns(found.phases)
-    if phases > 1:  # which taps a phase has is known of copies
-        taps = draft.turns(found.taps)
+    rows, phases = draft.size(down), draft.turns(found.phases)
+    # which taps a phase has is known of copies
+    taps = draft.turns(found.taps) if phases > 1 else draft.size(tap_down)
     sums = max(1, min(draft.target.registers // 2, MOST_COPIES // taps) // phases)
     columns = 1 if found.channels else ceil(draft.size(across) / lanes)
     is_whole = not found.channels and columns <= sums // LEAST_ROWS
@@ -151,7 +152,8 @@ def _sum_taps(draft: Draft, stencil: Stencil, lanes: int) -> bool:
 def _in_blocks(draft: Draft, found: Stencil) -> tuple[Stencil | None, list[str]]:
     """Splits channels and rows into blocks that are kept together. Returns the window of a block,
     None if most of a block would be border; and the loop over its channels, if it has several."""
-    loop, channels, count, first = _channels(draft, found), list[str](), 1, found.positions[0]
+    channels, count, first = list[str](), 1, found.positions[0]
+    loop = draft.loops[found.channels] if found.channels else _lying(draft, found)
     if loop is not None:
         size, line = size_of(loop), LINE // found.window.dtype.itemsize
         count = next(n for n in range(min(size, line), size + 1) if size % n == 0)
@@ -166,16 +168,16 @@ def _in_blocks(draft: Draft, found: Stencil) -> tuple[Stencil | None, list[str]]
     return _found(draft), channels
 
 
-def _channels(draft: Draft, found: Stencil) -> UOp | None:
-    """The loop of which a block is kept together, if there is any: that over channels, along which
-    the results or the image lie."""
-    if found.channels:
-        return draft.loops[found.channels]
-    reads, across = reads_of(found.window.toposort()), draft.loops[found.positions[-1]]
-    apart = [n for n in reads if step(n, across) != 1]
-    loops = filter(draft.fills_vectors, draft.nest("store").loops)
-    lying = (r for r in loops if r is not across and any(step(n, r) == 1 for n in apart))
-    return next(lying, None)
+def _lying(draft: Draft, found: Stencil) -> UOp | None:
+    """The loop along which the image lies, if vectors don't."""
+    along = draft.loops[found.channels or found.positions[-1]]
+    reads = reads_of(found.window.toposort())
+    apart = [n for n in reads if along in n.ranges and not steady(n, along)]
+    for loop in filter(draft.fills_vectors, draft.nest("store").loops):
+        is_row = name_of(loop) in found.positions and not found.channels
+        if not is_row and any(loop in n.ranges and steady(n, loop) for n in apart):
+            return loop
+    return None
 
 
 def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
@@ -192,7 +194,11 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     kept = found.positions if is_whole else (*images, *found.positions)
     outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
     _lay_along(draft, found, across, (*outer, *found.phases, *images, *found.positions))
-    _keep(draft, found, kept, lanes)
+    is_turned = _lying(draft, found) is not None
+    if is_turned:  # all of it: squares are of several channels
+        loops = names(found.window.ranges)
+        kept = tuple(n for n in (*outer, *images, *found.positions) if n in loops)
+    _keep(draft, found, kept, lanes, "GLOBAL" if is_turned else "LOCAL")
     draft.do("order", "reduce", (*images, *found.positions))
     draft.do("order", "store", (*outer, *found.phases, *found.taps))
     draft.give("UNROLL", found.phases)
@@ -220,11 +226,13 @@ def _lay_along(draft: Draft, found: Stencil, along: str, order: Sequence[str]) -
             stream(draft, draft.nest(draft.stage(read, over, "turned", "GLOBAL")))
 
 
-def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
+def _keep(
+    draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int, memory: str = "LOCAL"
+) -> None:
     """Stages the window over these loops, and fills it by vectors."""
     name, across = draft.numbered("w"), found.positions[-1]
-    draft.do("window", draft.path(found.window), over, found.pairs, name, "LOCAL")
-    if not found.is_summed and len(over) > len(found.positions):
+    draft.do("window", draft.path(found.window), over, found.pairs, name, memory)
+    if memory == "GLOBAL" or (not found.is_summed and len(over) > len(found.positions)):
         stream(draft, draft.nest(name))  # several channels
         return
     filled = f"{name}.{across}"
@@ -256,6 +264,7 @@ def _moving(
     """This operand as a window; None if the sum is a product, which the other operand shares with
     results that the window doesn't depend on."""
     loops, phases, its = draft.nest("store").loops, list[UOp](), frozenset[UOp]()
+    cut = dict[UOp, UOp]()
     if other is not None:
         cut = {r: UOp.range(size_of(r), name_of(r)) for r in loops if not is_plain_loop(r)}
         its = frozenset(other.substitute(cut).ranges)
@@ -271,7 +280,7 @@ def _moving(
         positions = tuple(r for r in own if name_of(r) in moved)
         along: tuple[UOp, ...] = ()
     else:
-        taps, along = list(own), _lies_along(draft, window, loops, own)
+        taps, along = list(own), () if cut else _lies_along(draft, window, loops, own)
         positions = loops[: len(loops) - len(along)][-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
@@ -311,9 +320,10 @@ def _pays(draft: Draft, found: Stencil) -> bool:
         return True
     row = draft.size(found.channels or found.positions[-1])
     is_long = 2 * row > draft.lanes or len(found.phases) > 0
-    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
-    is_used = draft.turns(found.taps) >= fewest * prod(pair[1] for pair in found.pairs)
-    return is_used and draft.size(found.taps[-2]) <= MOST_TAPS
+    fewest = (OF_CHANNELS if found.channels else FEWEST_USES) if is_long else OF_SHORT_ROWS
+    fewest = 1 if _lying(draft, found) is not None else fewest
+    uses = draft.turns(found.taps) / prod(pair[1] for pair in found.pairs)
+    return uses > 1 and uses >= fewest and draft.size(found.taps[-2]) <= MOST_TAPS
 
 
 def _longest(taps: Sequence[UOp]) -> int:
