@@ -113,6 +113,7 @@ SOME = {
     "padded": kernels.padded(6, 30),
     "depthwise conv": kernels.conv(2, 6, 12, 21, 6, groups=6, size=5),
     "depthwise conv with stride": kernels.conv(1, 3, 33, 19, 3, groups=3, size=7, stride=2),
+    "layernorm of short rows": kernels.layernorm(6, 45),
     "depthwise conv of channels last": kernels.conv(
         2, 40, 9, 11, 40, groups=40, last=True, lies=True
     ),
@@ -191,6 +192,16 @@ def test_several_products_whose_elements_are_side_by_side_have_tiles():
     assert recipe[0] == ("stage", (0, 1), ("i2", "i0", "i1"), "out1", "GLOBAL")
     recipe = schedule(kernels.matrices_innermost(8, 64, 64, 4), kernels.WIDE)[1]
     assert "out1" not in recipe[0]  # few terms
+
+
+def test_short_rows_that_are_summed_in_turn_are_taken_two_at_a_time():
+    def takes_two(rows, columns):
+        recipe = schedule(kernels.layernorm(rows, columns), kernels.WIDE)[1]
+        return [step[1] for step in recipe if step[2:3] == (2,) and step[4:] == ("LOOP", "UNROLL")]
+
+    assert takes_two(64, 192) == ["i0c"]
+    assert not takes_two(63, 192)
+    assert not takes_two(64, 4096)
 
 
 def test_which_half_of_a_byte_is_read_is_known():
