@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2055,
     "simplify": 1095,
     "transforms": 435,
-    "schedule": 4215,
-    "loops": 6070,
+    "schedule": 4225,
+    "loops": 6165,
     "codegen": 5840,
     "backends/*": 2985,
     "engine": 6065,
     "tensor/*": 8045,
 }
-CORE_BUDGET = 37_680  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_780  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

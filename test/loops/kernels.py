@@ -325,8 +325,11 @@ def centred_sums(rows, columns):
     return out((rows,), squares + products * (x(2, j3) * -1).reduce("max", j3), i)
 
 
-def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3, last=False):
-    """size x size, padded by half of it. `last`: the result's channels are its last axis."""
+def conv(
+    batch, channels, height, width, outputs, stride=1, groups=1, size=3, last=False, lies=False
+):
+    """size x size, padded by half of it. `last`: the result's channels are its last axis; `lies`:
+    the image's are."""
     down, across = (-(-length // stride) for length in (height, width))
     n, o, h, w = named(i0=batch, i1=outputs, i2=down, i3=across)
     c, a, b = named(k0=channels // groups, k1=size, k2=size)
@@ -334,6 +337,8 @@ def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3, la
     gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
     channel = c if groups == 1 else c + o // (outputs // groups) * (channels // groups)
     pixel = at(1, (batch, channels, height, width), n, channel, y, x, gate=gate)
+    if lies:
+        pixel = at(1, (batch, height, width, channels), n, y, x, channel, gate=gate)
     weight = at(2, (outputs, channels // groups, size, size), o, c, a, b)
     value = (pixel * weight).reduce("add", c, a, b)
     if last:

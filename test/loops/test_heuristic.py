@@ -113,6 +113,15 @@ SOME = {
     "padded": kernels.padded(6, 30),
     "depthwise conv": kernels.conv(2, 6, 12, 21, 6, groups=6, size=5),
     "depthwise conv with stride": kernels.conv(1, 3, 33, 19, 3, groups=3, size=7, stride=2),
+    "layernorm of short rows": kernels.layernorm(6, 45),
+    "depthwise conv of channels last": kernels.conv(
+        2, 40, 9, 11, 40, groups=40, last=True, lies=True
+    ),
+    "of channels last, with stride": kernels.conv(
+        1, 21, 14, 9, 21, 2, groups=21, size=5, last=True, lies=True
+    ),
+    "to channels last": kernels.conv(1, 18, 9, 13, 18, groups=18, size=5, last=True),
+    "from channels last": kernels.conv(2, 34, 12, 9, 34, groups=34, lies=True),
     "step of depthwise weights": kernels.depthwise_step(2, 3, 12, 21, 5),
     "of channels last": kernels.depthwise_step(2, 40, 12, 21, 5, last=1),
     "of an image of channels last, too": kernels.depthwise_step(2, 40, 12, 21, 5, last=2),
@@ -185,6 +194,16 @@ def test_several_products_whose_elements_are_side_by_side_have_tiles():
     assert "out1" not in recipe[0]  # few terms
 
 
+def test_short_rows_that_are_summed_in_turn_are_taken_two_at_a_time():
+    def takes_two(rows, columns):
+        recipe = schedule(kernels.layernorm(rows, columns), kernels.WIDE)[1]
+        return [step[1] for step in recipe if step[2:3] == (2,) and step[4:] == ("LOOP", "UNROLL")]
+
+    assert takes_two(64, 192) == ["i0c"]
+    assert not takes_two(63, 192)
+    assert not takes_two(64, 4096)
+
+
 def test_which_half_of_a_byte_is_read_is_known():
     recipe = schedule(kernels.halves_of_bytes(64, 8, 16), kernels.WIDE)[1]
     assert {("role", "k2", "UNROLL"), ("role", "k3", "UNROLL")} <= {*recipe}
@@ -195,6 +214,22 @@ def test_stores_beside_it_leave_a_window_its_tile():
     assert "window" in [step[0] for step in recipe]
 
 
+def test_vectors_of_a_depthwise_convolution_lie_along_what_its_results_do():
+    """Results of channels last have vectors of channels, whose weights are laid along them. A block
+    of the image is filled as it is stored: an image that lies otherwise is turned in squares."""
+
+    def vectors(**how):
+        kernel = kernels.conv(2, 64, 28, 28, 64, groups=64, **how)
+        splits = [step for step in schedule(kernel, kernels.WIDE)[1] if step[0] == "split"]
+        lying = {step[1] for step in splits if step[-1] == "VECTOR" and step[1] in ("i1b", "i3")}
+        return lying, any(step[1][:3] == "w1." and step[-1] == "UNROLL" for step in splits)
+
+    assert vectors() == ({"i3"}, False)
+    assert vectors(lies=True) == ({"i3"}, True)
+    assert vectors(last=True) == ({"i1b"}, True)
+    assert vectors(last=True, lies=True) == ({"i1b"}, False)
+
+
 def test_slopes_that_lie_channels_last_are_laid_along_the_pixels():
     def stages(**how):
         recipe = schedule(kernels.depthwise_step(2, 40, 12, 21, 5, **how), kernels.WIDE)[1]
@@ -202,6 +237,15 @@ def test_slopes_that_lie_channels_last_are_laid_along_the_pixels():
 
     assert stages(last=1) == stages(last=2) == [(("i0", "k0", "k1", "k2"), "turned1", "GLOBAL")]
     assert not stages()
+
+
+def test_an_image_that_lies_channels_last_is_turned_with_its_border():
+    def windows(**how):
+        recipe = schedule(kernels.depthwise_step(2, 40, 12, 21, 5, **how), kernels.WIDE)[1]
+        return [(step[2], step[-1]) for step in recipe if step[0] == "window"]
+
+    assert windows() == windows(last=1) == [(("k1", "k2"), "LOCAL")]
+    assert windows(last=2) == [(("i0", "k0", "k1", "k2"), "GLOBAL")]
 
 
 def test_rows_from_memory_are_read_as_runs_side_by_side():

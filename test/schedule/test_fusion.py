@@ -461,6 +461,13 @@ def test_rows_that_no_block_of_them_can_share_are_stored() -> None:
     assert x.numel() in temporaries(*y.gradient(x, gradient=data(*y.shape)))
 
 
+def test_rows_of_which_each_element_is_a_product_of_its_own_are_stored() -> None:
+    """Heads innermost: neither factor is the same along a row, so a block of rows has no tile."""
+    q, k = data(8, 64, 32), data(8, 64, 32)
+    check(2, Tensor.einsum("hqd,hkd->qkh", q, k).softmax(-1))
+    check(1, Tensor.einsum("hqd,hkd->hqk", q, k).softmax(-1))
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

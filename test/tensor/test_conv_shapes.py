@@ -158,6 +158,58 @@ def test_windows_of_one_channel_and_their_gradients(name):
     try_gradients(1, x_shape, w_shape, {"groups": x_shape[1], **options})
 
 
+CHANNELS_LAST = {
+    "3x3": ((2, 24, 13, 9), 3, {}),
+    "5x5, a line of channels and a part": ((1, 20, 12, 30), 5, {}),
+    "7x7, of which channels aren't vectors": ((2, 37, 9, 9), 7, {}),
+    "5x5, stride 2": ((2, 32, 18, 15), 5, {"stride": 2}),
+    "3x3, stride 2": ((2, 16, 17, 20), 3, {"stride": 2}),
+    "5x5, stride 2, odd": ((2, 16, 15, 15), 5, {"stride": 2}),
+    "3x3, dilation 2": ((1, 16, 10, 21), 3, {"dilation": 2}),
+    "7x7, stride 2, odd": ((1, 16, 15, 15), 7, {"stride": 2}),
+    "fewer channels than a vector": ((2, 5, 16, 16), 3, {}),
+}
+
+
+@pytest.mark.parametrize("stored", ["image", "result", "both"])
+@pytest.mark.parametrize("name", CHANNELS_LAST)
+def test_depthwise_convolutions_of_what_lies_channels_last(name, stored):
+    """An image, or a result and the gradient of it, that is stored with its channels last; the
+    function of the image makes it no plain read."""
+    shape, size, how = CHANNELS_LAST[name]
+    how = {"groups": shape[1], "padding": size // 2, **how}
+    x, w, bias = numbers(0, *shape), numbers(1, shape[1], 1, size, size), numbers(2, shape[1])
+
+    def results(x, w, bias, conv, gradients, like):
+        y = conv(x.relu(), w, bias, **how)
+        slopes = like(numbers(3, *y.shape))
+        if stored != "image":
+            y, slopes = (a.permute(0, 2, 3, 1).contiguous() for a in (y, slopes))
+        return y, *gradients(y, x, w, slopes)
+
+    def lying(a):
+        return a if stored == "result" else a.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+    given = [torch.from_numpy(a).requires_grad_() for a in (x, w, bias)]
+    wanted = results(
+        *given, F.conv2d, lambda y, x, w, g: torch.autograd.grad(y, (x, w), g), torch.from_numpy
+    )
+
+    def ours(a):
+        return Tensor(a.astype(np.float32)).realize()
+
+    found = results(
+        lying(ours(x)).realize(),
+        ours(w),
+        ours(bias),
+        Tensor.conv2d,
+        lambda y, x, w, g: y.gradient(x, w, gradient=g),
+        ours,
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.detach().numpy(), atol=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_two_convolutions_in_one_kernel(seed):
     try_block(seed)

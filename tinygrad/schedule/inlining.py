@@ -120,7 +120,7 @@ class Inlining:
         products = self.products.get(node)
         if not products or _costs_nothing(node) or any(map(slides, products)):
             return False
-        return are_kept(node.room, products.values(), demands, self._wishes, self.products)
+        return are_kept(node, demands, self._wishes, self.products)
 
     def _is_rather_redone(self, node: UOp, demands: Demanded, kernels: int) -> bool:
         """Whether it costs less to recompute an elementwise value where it is needed than to store

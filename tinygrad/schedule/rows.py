@@ -18,10 +18,9 @@ from typing import NamedTuple
 from tinygrad.base.dtype import DType
 from tinygrad.schedule.bases import COMPUTED, beneath
 from tinygrad.schedule.demand import Demanded, Kernel
-from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of
+from tinygrad.schedule.movement import ZERO, Index, loops_of, source_index, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.simplify.affine import affine, simplify_index
-from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -150,16 +149,11 @@ def _products_of(node: UOp) -> UOp:
     return beneath(node.src[0], (Ops.CAST,))
 
 
-def are_kept(
-    shape: Shape,
-    facts: Collection[ProductFacts],
-    demands: Demanded,
-    wishes: Wishes,
-    made: Products,
-) -> bool:
-    """Whether each kernel that needs a value of these products keeps it in rows of at most
-    `longest_row` elements; or, for rows of any length, computes it in the registers of units, if it
-    only reduces rows. `made`: the products of all nodes."""
+def are_kept(node: UOp, demands: Demanded, wishes: Wishes, made: Products) -> bool:
+    """Whether each kernel that needs a value of products keeps it in rows of at most `longest_row`
+    elements; or, for rows of any length, computes it in the registers of units, if it only reduces
+    rows. `made`: the products of all nodes."""
+    facts = made[node].values()
     kernels = readers_of(demands)
     if not kernels or len(facts) > MOST_PRODUCTS:
         return False
@@ -169,7 +163,7 @@ def are_kept(
     longest = wishes.longest_row
     if _fit_registers(facts, kernels, wishes, made):
         longest = max(longest, LONGEST_IN_REGISTERS)
-    rows = [_row_of(shape, reader, grows) for reader in kernels.values()]
+    rows = [_row_of(node, reader, grows, made) for reader in kernels.values()]
     needed = sum(len(reader.indices) for reader in kernels.values())
     return all(
         row is not None
@@ -268,7 +262,25 @@ def _in_turn(at: UOp) -> bool:
     return at.vmin == 0 and counted > 1
 
 
-def _row_of(shape: Shape, reader: Reader, parted: bool) -> KeptRow | None:
+def _is_shared(node: UOp, index: Index, along: frozenset[UOp], made: Products) -> bool:
+    """Whether some factor of a product is the same all along a row: else rows are sums of their own
+    in each element, such as matrices that are stored innermost, and no tile makes several."""
+    if node.op is Ops.REDUCE_AXIS:
+        return any(_is_same(factor, index, along) for factor in _products_of(node).src)
+    if node.op in GroupOp.Movement:
+        index = source_index(node, index)[0]
+    return any(_is_shared(s, index, along, made) for s in node.src if s in made)
+
+
+def _is_same(factor: UOp, index: Index, along: frozenset[UOp]) -> bool:
+    while factor.op in READ_THROUGH:
+        if factor.op is not Ops.CAST:
+            index = source_index(factor, index)[0]
+        (factor, *_) = factor.src
+    return loops_of(index).isdisjoint(along)
+
+
+def _row_of(node: UOp, reader: Reader, parted: bool, made: Products) -> KeptRow | None:
     """What a kernel would keep; None if the demands are not for rows.
 
     All indices agree on the rows, which correspond one to one to the kernel's outermost loops, and
@@ -285,7 +297,9 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> KeptRow | None:
         return None
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
         return None
-    axes = zip(shape, first, parts, strict=True)
+    if not _is_shared(node, first, along, made):
+        return None
+    axes = zip(node.room, first, parts, strict=True)
     rows = prod(n if at is part else turns_of(part.ranges) for n, at, part in axes)
     if turns_of(row_loops) > rows or turns_of(row_loops) < FEWEST_ROWS:
         return None

@@ -3,10 +3,11 @@ which are combined at the end. Also rows that several reductions read one after 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tinygrad.loops.cost import turns, weight
-from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, names, steps_along
+from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, Nest, names, steps_along
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     is_plain_loop,
@@ -17,12 +18,16 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     step,
+    stores_of,
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions, fit, vector_unit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+FEW_VECTORS = 24
+"""Vectors of a short row."""
 
 MOST_COPIES = 64
 """A short reduction beside a tile becomes a loop if it would be unrolled more often than this."""
@@ -141,6 +146,40 @@ def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
     reduction is in a stage that is filled for each of its elements."""
     inside = (n for n in nodes if n.op in (Ops.REDUCE, Ops.STAGE) and loop in n.ranges)
     return any(role_of(r) == "VECTOR" for node in inside for r in own_ranges(node))
+
+
+# ---- two rows ------------------------------------------------------------------------------------
+
+
+def are_short_rows(draft: Draft, nest: Nest, sums: list[UOp]) -> bool:
+    """Whether short rows are summed in turn, as for a mean and a variance: what ends each sum takes
+    as long as the sum, and nothing else can be done meanwhile but another row."""
+    *outer, last = nest.loops
+    loops = {r for n in sums for r in own_ranges(n)}
+    if not nest.is_top or draft.stages or not outer or len(stores_of(draft.kernel)) > 1:
+        return False
+    is_plain = all(map(is_plain_loop, (outer[-1], last, *loops)))
+    is_each_row = all(n.ranges == {*outer} and len(own_ranges(n)) == 1 for n in sums)
+    if not is_plain or not is_each_row or most_together(sums) not in range(1, len(sums)):
+        return False
+    steps = {step for r in loops for step in steps_along(draft.nodes, r)}
+    sizes = {*map(size_of, loops)}
+    return steps <= {0, 1} and draft.lanes < min(sizes) <= max(sizes) <= FEW_VECTORS * draft.lanes
+
+
+def most_together(sums: list[UOp]) -> int:
+    """How many of these sums share their loops, at most."""
+    return max(Counter(map(own_ranges, sums)).values(), default=0)
+
+
+def take_two_rows(draft: Draft, row: str) -> None:
+    """Computes two rows of this loop at a time."""
+    parts = [r for r in draft.nest("store").loops if name_of(r).startswith(row)]
+    inner = next((r for r in reversed(parts) if is_plain_loop(r)), None)
+    if inner is not None and size_of(inner) % 2 == 0:
+        pair = draft.split(name_of(inner), 2, name_of(inner) + "u", "LOOP", "UNROLL")
+        *rest, vector = (n for n in draft.names_in("store") if n != pair)
+        draft.do("order", "store", (*rest, pair, vector))
 
 
 # ---- the next row --------------------------------------------------------------------------------

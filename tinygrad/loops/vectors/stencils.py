@@ -2,7 +2,11 @@
 of such a sum is shared by many results, but neighbouring results share what they read. So a block
 of the image is kept in the nearest cache together with its border, where no read needs a mask.
 Several rows of results stay in registers, so a vector that has been loaded serves all rows whose
-windows cover it."""
+windows cover it.
+
+Vectors lie along the row of pixels; or, if the results lie so, along channels, and then pixels of
+a row share what is loaded. If an image doesn't lie as its results do, squares of it are turned
+when a block of it is filled, for a line of channels together."""
 
 from __future__ import annotations
 
@@ -14,12 +18,14 @@ from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
 from tinygrad.loops.layout import (
+    LINE,
     divisions,
     is_plain_loop,
     name_of,
     own_ranges,
     reads_of,
     size_of,
+    steady,
     step,
     stores_of,
 )
@@ -31,9 +37,10 @@ from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-FEWEST_USES, OF_SHORT_ROWS = 6, 2
-"""An element that fewer results need is read where it lies, unless a vector has room for two rows:
-where several make one, each lane has a mask of its own."""
+FEWEST_USES, OF_CHANNELS, OF_SHORT_ROWS = 6, 4, 2
+"""An element that fewer results need is read where it lies: in vectors along a row, or along
+channels; or if a vector has room for two rows, as each lane has a mask of its own where several
+make one. What doesn't lie along the vectors is kept if it is used again at all."""
 
 MOST_TAPS, MOST_COPIES = 32, 128
 """Taps down the image that are unrolled, and those for each row of results."""
@@ -59,12 +66,14 @@ class Stencil(NamedTuple):
     """The operand of a sum that moves with each position by a tap: `pairs` of the slowest axis
     first, rows and columns last. `is_summed`: the sum runs over the positions, and has a result for
     each tap, as the gradient of a depthwise convolution's weights does. `phases`: short loops of
-    the other operand alone, such as pixels between those of an image, or a few channels."""
+    the other operand alone, such as pixels between those of an image, or a few channels.
+    `channels`: the loop along which the results lie, if they don't along the row."""
 
     window: UOp
     pairs: tuple[Pair, ...]
     is_summed: bool
     phases: tuple[str, ...]
+    channels: str = ""
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -101,29 +110,28 @@ def _split_phases(draft: Draft) -> None:
                 return
 
 
-def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
-    """Results are pixels: a tile is vectors of several rows, or of whole rows."""
-    block = _rows_of_a_block(draft, found)
-    first = found.positions[0]
-    if block < min(2, draft.size(first)):
+def _sum_taps(draft: Draft, stencil: Stencil, lanes: int) -> bool:
+    """Results are pixels: a tile is vectors of several rows, or of whole rows; or, along channels,
+    of pixels of one row."""
+    found, channels = _in_blocks(draft, stencil)
+    if found is None:
         return False
-    if block < draft.size(first):
-        draft.split(first, block, first + "b")
-        in_blocks = _found(draft)
-        if in_blocks is None:  # of so few rows that most of a block would be border
-            return False
-        found = in_blocks
     (*_, down, across), (*deep, tap_down, tap_across) = found.positions, found.taps
-    rows, taps = draft.size(down), draft.size(tap_down)
-    phases = draft.turns(found.phases)
-    if phases > 1:  # which taps a phase has is known of copies
-        taps *= draft.turns(found.taps[:-2] + found.taps[-1:])
+    kept = (*channels, *found.positions)
+    if found.channels:
+        kept = (*found.positions, *channels)
+        down, across, tap_down, tap_across = across, down, tap_across, tap_down
+        _lay_along(draft, found, found.channels, (*found.taps, *draft.names_in("store")))
+    rows, phases = draft.size(down), draft.turns(found.phases)
+    # which taps a phase has is known of copies
+    taps = draft.turns(found.taps) if phases > 1 else draft.size(tap_down)
     sums = max(1, min(draft.target.registers // 2, MOST_COPIES // taps) // phases)
-    columns = ceil(draft.size(across) / lanes)
-    is_whole = columns <= sums // LEAST_ROWS
+    columns = 1 if found.channels else ceil(draft.size(across) / lanes)
+    is_whole = not found.channels and columns <= sums // LEAST_ROWS
     height = ceil(rows / ceil(rows / (sums // (columns if is_whole else 1))))
-    outer = [n for n in draft.names_in("store") if n not in (down, across, *found.phases)]
-    _keep(draft, found, found.positions, lanes)
+    inside = (down, across, *channels, *found.phases)
+    outer = [n for n in draft.names_in("store") if n not in inside]
+    _keep(draft, found, kept, lanes)
     draft.do("order", "reduce", (*deep, tap_across, tap_down))
     draft.give("UNROLL", found.phases)
     copies = phases * height * (columns if is_whole else 1)
@@ -132,11 +140,44 @@ def _sum_taps(draft: Draft, found: Stencil, lanes: int) -> bool:
         if tap == tap_down or copies <= MOST_COPIES:
             draft.do("role", tap, "UNROLL")
     row = draft.split(down, height, down + "u", "LOOP", "UNROLL")
-    vector = draft.split(across, lanes, across + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
-    tile = (row, across) if is_whole else (across, row)
-    draft.do("order", "store", (*outer, down, *tile, vector, *found.phases))
+    along = found.channels or across
+    vector = draft.split(along, lanes, along + "v", "UNROLL" if is_whole else "LOOP", "VECTOR")
+    tile = (down, row, across) if is_whole else (down, across, row)
+    tile = (across, down, row) if found.channels else tile
+    draft.do("order", "store", (*outer, *channels, *tile, vector, *found.phases))
     parallelise(draft, [n for n in outer if n not in found.positions])
     return True
+
+
+def _in_blocks(draft: Draft, found: Stencil) -> tuple[Stencil | None, list[str]]:
+    """Splits channels and rows into blocks that are kept together. Returns the window of a block,
+    None if most of a block would be border; and the loop over its channels, if it has several."""
+    channels, count, first = list[str](), 1, found.positions[0]
+    loop = draft.loops[found.channels] if found.channels else _lying(draft, found)
+    if loop is not None:
+        size, line = size_of(loop), LINE // found.window.dtype.itemsize
+        count = next(n for n in range(min(size, line), size + 1) if size % n == 0)
+        channels = [draft.split(name_of(loop), count, name_of(loop) + "b")]
+        last = channels if found.channels else []
+        draft.innermost("store", (*found.positions, *last, *found.phases))
+    block = _rows_of_a_block(draft, found, count)
+    if block < min(2, draft.size(first)):
+        return None, channels
+    if block < draft.size(first):
+        draft.split(first, block, first + "b")
+    return _found(draft), channels
+
+
+def _lying(draft: Draft, found: Stencil) -> UOp | None:
+    """The loop along which the image lies, if vectors don't."""
+    along = draft.loops[found.channels or found.positions[-1]]
+    reads = reads_of(found.window.toposort())
+    apart = [n for n in reads if along in n.ranges and not steady(n, along)]
+    for loop in filter(draft.fills_vectors, draft.nest("store").loops):
+        is_row = name_of(loop) in found.positions and not found.channels
+        if not is_row and any(loop in n.ranges and steady(n, loop) for n in apart):
+            return loop
+    return None
 
 
 def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
@@ -152,8 +193,12 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     is_whole = draft.turns(found.taps) <= sums
     kept = found.positions if is_whole else (*images, *found.positions)
     outer = [n for n in draft.names_in("store") if n not in (*found.taps, *found.phases)]
-    _lay_along(draft, found, (*outer, *found.phases, *images, *found.positions))
-    _keep(draft, found, kept, lanes)
+    _lay_along(draft, found, across, (*outer, *found.phases, *images, *found.positions))
+    is_turned = _lying(draft, found) is not None
+    if is_turned:  # all of it: squares are of several channels
+        loops = names(found.window.ranges)
+        kept = tuple(n for n in (*outer, *images, *found.positions) if n in loops)
+    _keep(draft, found, kept, lanes, "GLOBAL" if is_turned else "LOCAL")
     draft.do("order", "reduce", (*images, *found.positions))
     draft.do("order", "store", (*outer, *found.phases, *found.taps))
     draft.give("UNROLL", found.phases)
@@ -170,22 +215,26 @@ def _sum_pixels(draft: Draft, found: Stencil, lanes: int) -> bool:
     return True
 
 
-def _lay_along(draft: Draft, found: Stencil, order: Sequence[str]) -> None:
-    """Lays along the pixels what lies along another loop, such as a gradient channels last: lanes
-    would read each element from another line of memory."""
-    across = draft.loops[found.positions[-1]]
-    for read in reads_of(draft.sums[0].toposort()):
-        loops = [n for n in order if draft.loops[n] in read.ranges]
-        is_plain = read.src[0].op is Ops.PARAM and len(loops) == len(read.ranges)
-        along = [r for r in read.ranges if step(read, r) == 1 and draft.fills_vectors(r)]
-        if is_plain and across in read.ranges and across not in along and along:
-            stream(draft, draft.nest(draft.stage(read, loops, "turned", "GLOBAL")))
+def _lay_along(draft: Draft, found: Stencil, along: str, order: Sequence[str]) -> None:
+    """Lays along the vectors what the other operand reads across them, such as a gradient channels
+    last, or weights: lanes would read each element from another line of memory."""
+    loop = draft.loops[along]
+    for read in reads_of(draft.sums[0].toposort(stop=[found.window])):
+        over = [n for n in order if draft.loops[n] in read.ranges]
+        is_plain = read.src[0].op is Ops.PARAM and len(over) == len(read.ranges)
+        if read is not found.window and is_plain and loop in read.ranges and step(read, loop) != 1:
+            stream(draft, draft.nest(draft.stage(read, over, "turned", "GLOBAL")))
 
 
-def _keep(draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int) -> None:
+def _keep(
+    draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int, memory: str = "LOCAL"
+) -> None:
     """Stages the window over these loops, and fills it by vectors."""
     name, across = draft.numbered("w"), found.positions[-1]
-    draft.do("window", draft.path(found.window), over, found.pairs, name, "LOCAL")
+    draft.do("window", draft.path(found.window), over, found.pairs, name, memory)
+    if memory == "GLOBAL" or (not found.is_summed and len(over) > len(found.positions)):
+        stream(draft, draft.nest(name))  # several channels
+        return
     filled = f"{name}.{across}"
     role = "UNROLL" if draft.size(filled) <= MOST_FILLS * lanes else "LOOP"
     draft.split(filled, lanes, filled + "v", role, "VECTOR")
@@ -215,6 +264,7 @@ def _moving(
     """This operand as a window; None if the sum is a product, which the other operand shares with
     results that the window doesn't depend on."""
     loops, phases, its = draft.nest("store").loops, list[UOp](), frozenset[UOp]()
+    cut = dict[UOp, UOp]()
     if other is not None:
         cut = {r: UOp.range(size_of(r), name_of(r)) for r in loops if not is_plain_loop(r)}
         its = frozenset(other.substitute(cut).ranges)
@@ -228,8 +278,10 @@ def _moving(
         # others are channels, with sums of their own
         taps = [r for r in taps if name_of(r) in moved]
         positions = tuple(r for r in own if name_of(r) in moved)
+        along: tuple[UOp, ...] = ()
     else:
-        taps, positions = list(own), loops[-len(own) :]
+        taps, along = list(own), () if cut else _lies_along(draft, window, loops, own)
+        positions = loops[: len(loops) - len(along)][-len(own) :]
     if not 2 <= len(taps) == len(positions) or {*taps, *positions} - window.ranges:
         return None
     if its.intersection(taps if is_summed else positions) or turns(phases) > MOST_PHASES:
@@ -238,8 +290,23 @@ def _moving(
     pairs.sort(key=lambda pair: names(positions).index(pair[0]))
     if [pair[0] for pair in pairs] != names(positions):
         return None
-    found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)))
+    channels = "".join(names(along))
+    found = Stencil(window, tuple(pairs), is_summed, tuple(names(phases)), channels)
     return found if _pays(draft, found) else None
+
+
+def _lies_along(
+    draft: Draft, window: UOp, loops: tuple[UOp, ...], taps: tuple[UOp, ...]
+) -> tuple[UOp, ...]:
+    """The loop over channels, if the results lie along it; none if they lie along a row."""
+    writes, reads = draft.nest("store").writes, reads_of(window.toposort())
+    return tuple(
+        loop
+        for loop in filter(draft.fills_vectors, loops[-1:])
+        if all(step(w, loop) == 1 for w in writes)
+        and all(step(n, loop) is not None for n in reads)
+        and not pairs_of(window, [loop], taps, -_longest(taps))
+    )
 
 
 def _pays(draft: Draft, found: Stencil) -> bool:
@@ -251,10 +318,12 @@ def _pays(draft: Draft, found: Stencil) -> bool:
         return False
     if found.is_summed:
         return True
-    is_long = 2 * draft.size(found.positions[-1]) > draft.lanes or len(found.phases) > 0
-    fewest = FEWEST_USES if is_long else OF_SHORT_ROWS
-    is_used = draft.turns(found.taps) >= fewest * prod(pair[1] for pair in found.pairs)
-    return is_used and draft.size(found.taps[-2]) <= MOST_TAPS
+    row = draft.size(found.channels or found.positions[-1])
+    is_long = 2 * row > draft.lanes or len(found.phases) > 0
+    fewest = (OF_CHANNELS if found.channels else FEWEST_USES) if is_long else OF_SHORT_ROWS
+    fewest = 1 if _lying(draft, found) is not None else fewest
+    uses = draft.turns(found.taps) / prod(pair[1] for pair in found.pairs)
+    return uses > 1 and uses >= fewest and draft.size(found.taps[-2]) <= MOST_TAPS
 
 
 def _longest(taps: Sequence[UOp]) -> int:
@@ -263,7 +332,7 @@ def _longest(taps: Sequence[UOp]) -> int:
 
 def _lanes(draft: Draft, found: Stencil) -> int:
     """The lanes of a vector along the row; 0 if too many would be empty."""
-    lanes, size = draft.lanes, draft.size(found.positions[-1])
+    lanes, size = draft.lanes, draft.size(found.channels or found.positions[-1])
     while lanes // 2 >= size:
         lanes //= 2
     if lanes == draft.lanes and draft.target.fma_ports == 1:  # halves take half of the time
@@ -275,14 +344,14 @@ def _lanes(draft: Draft, found: Stencil) -> int:
     return lanes if lanes > 1 and (is_full or has_many) else 0
 
 
-def _rows_of_a_block(draft: Draft, found: Stencil) -> int:
+def _rows_of_a_block(draft: Draft, found: Stencil, channels: int) -> int:
     """The rows (or planes) of results in a block, a divisor of their number, whose window with its
     border stays in the nearest cache; in the second one if most of a block would be border
     otherwise."""
     first, *inner = found.pairs
     size = draft.size(first[0])
     line = prod(_counted(draft, pair, draft.size(pair[0])) for pair in inner)
-    line *= found.window.dtype.itemsize
+    line *= channels * found.window.dtype.itemsize
     border = _counted(draft, first, 1)
     for cache in (draft.target.cache_l1, draft.target.cache_l2 // 2):
         rows = (cache // line - border) // first[1] + 1

@@ -25,7 +25,14 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
-from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
+from tinygrad.loops.vectors.row_sums import (
+    are_short_rows,
+    is_word,
+    most_together,
+    reduced_by_vectors,
+    spread_reduction,
+    take_two_rows,
+)
 from tinygrad.loops.vectors.runs import (
     are_squares,
     come_from_memory,
@@ -99,9 +106,11 @@ def stream(draft: Draft, nest: Nest) -> None:
     is_cut = across is None and border_outside(draft, nest)
     nest, reductions = draft.nest(nest.name), sums_of(draft.inline(draft.nest(nest.name).values))
     rows, squares = [r for r in reductions if across in own_ranges(r)], False
+    are_short = across is None and are_short_rows(draft, nest, reductions)
     if across is None or rows:
         squares = are_squares(draft, rows, last)
         copies = 1 if squares else vectors_in_flight(draft, rows, last, across)
+        copies //= most_together(reductions) if are_short else 1
         along = None if reduced_by_vectors(draft.inner_stages, last) else last
         for reduction in sorted(reductions, key=lambda r: is_word(draft, r)):
             spread_reduction(draft, reduction, along, copies, always=bool(rows))
@@ -116,7 +125,7 @@ def stream(draft: Draft, nest: Nest) -> None:
     else:
         _along(draft, nest, last)
     if nest.is_top:
-        _make_tasks(draft, nest, outer, rows)
+        _make_tasks(draft, nest, outer, rows, are_short)
         if not reductions and not draft.stages:
             _find_places_first(draft)
     if is_cut:
@@ -193,7 +202,9 @@ def _places(draft: Draft, loop: UOp) -> list[UOp]:
     return [n for n in data if loop in n.ranges and n.op not in (Ops.INDEX, Ops.CAST)]
 
 
-def _make_tasks(draft: Draft, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
+def _make_tasks(
+    draft: Draft, nest: Nest, outer: list[str], rows: list[UOp], are_short: bool
+) -> None:
     """Makes tasks of the outer loops, and of the last one if that doesn't repeat work."""
     last = name_of(nest.loops[-1])
     far = bool(rows) and come_from_memory(draft, rows, nest.loops[-1])
@@ -204,6 +215,8 @@ def _make_tasks(draft: Draft, nest: Nest, outer: list[str], rows: list[UOp]) -> 
         last, side_by_side, multiple = split_into_runs(draft, nest, rows)
     outer = [n for n in outer if n not in side_by_side]
     parallelise(draft, _task_loops(draft, nest, outer, last, bool(rows)), multiple)
+    if are_short:
+        take_two_rows(draft, outer[-1])
     if rows and nest.name == "store":
         _those_that_share_together(draft)
     if rows and not far:
@@ -366,19 +379,26 @@ def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
 
 def _lay_columns_along(draft: Draft, nest: Nest, sums: list[UOp]) -> bool:
     """Lays the columns of a narrow matrix along these sums, if the other operand lies so and many
-    rows of it read them. Whether there are any."""
+    rows of it read them; and along the stored row what its vectors would read lane by lane as
+    often, such as weights of each channel. Whether there are any."""
+    last = nest.loops[-1]
     for each in sums:
         own, reads = own_ranges(each), read_by([each])
-        steps = {read: step(read, own[-1]) for read in reads if own[-1] in read.ranges}
-        if 1 not in steps.values():
-            continue
-        for read, apart in steps.items():
+        is_along = any(step(read, own[-1]) == 1 for read in reads if own[-1] in read.ranges)
+        for read in reads:
             loops = [r for r in (*nest.loops, *own) if r in read.ranges]
             again = turns(r for r in nest.loops if r not in read.ranges)
             is_plain = all(map(is_plain_loop, loops)) and {*loops} == read.ranges
-            if apart != 1 and is_plain and again >= COLUMN_READERS and read.src[0].op is Ops.PARAM:
-                stream(draft, draft.nest(draft.stage(read, names(loops), "turned", "GLOBAL")))
-                return True
+            if again < COLUMN_READERS or not is_plain or read.src[0].op is not Ops.PARAM:
+                continue
+            if is_along and own[-1] in read.ranges and step(read, own[-1]) != 1:
+                over = loops
+            elif draft.fills_vectors(last) and abs(step(read, last) or 0) > LONGEST_STEP:
+                over = [r for r in loops if r is not last] + [last]
+            else:
+                continue
+            stream(draft, draft.nest(draft.stage(read, names(over), "turned", "GLOBAL")))
+            return True
     return False
 
 
