@@ -13,13 +13,7 @@ from typing import Protocol
 
 from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.backends.llvm_text import Writer
-from tinygrad.backends.program import (
-    halved,
-    params,
-    special_sizes,
-    tensors,
-    variables,
-)
+from tinygrad.backends.program import halved, params, special_sizes, tensors, variables
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.uop.instructions import local_alignment, local_layout

@@ -30,16 +30,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.llvm_warp import (
-    commit,
-    exchange,
-    fence,
-    fetch,
-    gather,
-    matrix,
-    signal,
-    wait,
-)
+from tinygrad.backends.llvm_warp import commit, exchange, fence, fetch, gather, matrix, signal, wait
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
@@ -124,11 +115,7 @@ class _Function(Writer):
     """One function under construction."""
 
     def __init__(
-        self,
-        program: Sequence[UOp],
-        types: dict[DType, str],
-        dialect: Dialect,
-        target: Target,
+        self, program: Sequence[UOp], types: dict[DType, str], dialect: Dialect, target: Target
     ) -> None:
         super().__init__(types)
         self.program, self.dialect = program, dialect

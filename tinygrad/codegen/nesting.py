@@ -22,17 +22,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
 )
-from tinygrad.loops.nest import (
-    Branch,
-    Copy,
-    Fill,
-    Given,
-    Item,
-    Leaf,
-    Loop,
-    NestScope,
-    Reduce,
-)
+from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import LAUNCHED, SEQUENTIAL
 from tinygrad.uop.bounds import Interval, bounds

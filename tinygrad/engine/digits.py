@@ -116,8 +116,7 @@ def _dealing() -> UOp:
     shift = UOp.variable(variable_name(1), PLACE_BITS, 63, dtypes.int64)
     start = starts.index(_digit(word, shift))
     return UOp.sink(
-        to.index(start.cast(dtypes.index)).store(word, turn),
-        start.store(start + 1, turn),
+        to.index(start.cast(dtypes.index)).store(word, turn), start.store(start + 1, turn)
     )
 
 

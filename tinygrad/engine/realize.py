@@ -29,14 +29,7 @@ from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
-from tinygrad.engine.faults import (
-    Taken,
-    leave,
-    note,
-    noted,
-    raise_faults,
-    spoilt,
-)
+from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.numbers import Number
 from tinygrad.engine.plans import Found, known_plan, make_plan

@@ -18,11 +18,7 @@ from tinygrad.uop.op import Ops
 
 
 def distribute(
-    kernel: UOp,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    depth: Sequence[str],
-    unit: str,
+    kernel: UOp, rows: Sequence[str], columns: Sequence[str], depth: Sequence[str], unit: str
 ) -> UOp:
     """Distributes a sum of a unit's products over the lanes of a warp. Each lane reads the operand
     elements that the unit expects from it, and holds the elements of the result that the unit

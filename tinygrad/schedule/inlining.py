@@ -55,11 +55,7 @@ class Inlining:
     to `folded` and `laying_out`."""
 
     def __init__(
-        self,
-        order: Sequence[UOp],
-        wishes: Wishes,
-        wanted: Container[UOp],
-        told: Mapping[UOp, UOp],
+        self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp], told: Mapping[UOp, UOp]
     ) -> None:
         # what a FOLD adds up whose taps are all visited, and the part of the visits that have one
         self.folded: dict[tuple[UOp, Demand], float] = {}

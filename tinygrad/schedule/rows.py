@@ -151,11 +151,7 @@ def _products_of(node: UOp) -> UOp:
 
 
 def are_kept(
-    shape: Shape,
-    facts: Collection[ProductFacts],
-    demands: Demanded,
-    wishes: Wishes,
-    made: Products,
+    shape: Shape, facts: Collection[ProductFacts], demands: Demanded, wishes: Wishes, made: Products
 ) -> bool:
     """Whether each kernel that needs a value of these products keeps it in rows of at most
     `longest_row` elements; or, for rows of any length, computes it in the registers of units, if it

@@ -11,15 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.simplify import (
-    arithmetic,
-    boolean,
-    cast,
-    constants,
-    integer,
-    masks,
-    movement,
-)
+from tinygrad.simplify import arithmetic, boolean, cast, constants, integer, masks, movement
 from tinygrad.simplify.affine import FREE, simplify_index
 from tinygrad.simplify.constants import drops_check
 from tinygrad.uop.node import UOp

@@ -536,21 +536,14 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
 }
 
 _RANDOM = "is of random numbers; realize() weights first, and leave dropout to training"
-REFUSED: Mapping[Ops, str] = {
-    Ops.BIND: _RANDOM,
-    Ops.THREEFRY: _RANDOM,
-}
+REFUSED: Mapping[Ops, str] = {Ops.BIND: _RANDOM, Ops.THREEFRY: _RANDOM}
 """Why some of what has no row is refused."""
 
 
 # ---- a whole model -------------------------------------------------------------------------------
 
 
-def model_of_graph(
-    inputs: Mapping[str, UOp],
-    outputs: Mapping[str, UOp],
-    weights: Weights,
-) -> Any:
+def model_of_graph(inputs: Mapping[str, UOp], outputs: Mapping[str, UOp], weights: Weights) -> Any:
     """The ModelProto that computes the outputs from inputs, each a BUFFER or a RESHAPE of one.
 
     Args:

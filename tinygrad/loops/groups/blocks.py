@@ -244,10 +244,7 @@ class Blocks(ABC):
         sides = [self.side(k, axis) for axis in range(2)]
         options = self.options
         if all(is_copy(x, draft.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
-            options = (
-                *pipeline(draft.target, self.shape.shared, draft.size(k)),
-                *options,
-            )
+            options = (*pipeline(draft.target, self.shape.shared, draft.size(k)), *options)
         for axis, layout in enumerate(layouts):
             self._piece(k, axis, layout, options)
         return ki

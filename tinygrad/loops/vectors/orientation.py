@@ -37,12 +37,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.products import (
-    LONG_PANEL,
-    SUMS,
-    factors_of,
-    is_in_place,
-)
+from tinygrad.loops.products import LONG_PANEL, SUMS, factors_of, is_in_place
 from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, half_tile, register_tile
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream

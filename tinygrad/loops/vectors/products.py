@@ -46,12 +46,7 @@ from tinygrad.loops.register_tiles import MOST_ROWS, half_tile
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest
-from tinygrad.loops.vectors.requests import (
-    PAGE,
-    ask_for_epilogue,
-    ask_for_panels,
-    ask_for_rows,
-)
+from tinygrad.loops.vectors.requests import PAGE, ask_for_epilogue, ask_for_panels, ask_for_rows
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -270,12 +265,7 @@ def _block_panel(draft: Draft, tiling: Tiling, one: Product) -> Product:
         inner.insert(0, draft.loops[block])
     reduction = reduction_of(draft, tiling.nest.name, one)
     draft.do("regroup", draft.path(reduction), (*names(inner), *one.depth))
-    return replace(
-        one,
-        loops=tuple(names(inner)),
-        inner=inner[-1],
-        around=tuple(names(loops)),
-    )
+    return replace(one, loops=tuple(names(inner)), inner=inner[-1], around=tuple(names(loops)))
 
 
 def _turns_in_cache(draft: Draft, tiling: Tiling, one: Product, loop: UOp) -> int:

@@ -35,10 +35,7 @@ HARDLY_MORE = 1.02
 
 
 def stretch_of(
-    draft: Draft,
-    loop: UOp,
-    operands: Iterable[UOp],
-    is_steady: Callable[[UOp, UOp], bool] = steady,
+    draft: Draft, loop: UOp, operands: Iterable[UOp], is_steady: Callable[[UOp, UOp], bool] = steady
 ) -> int:
     """The number of turns of `loop` within which every read of these operands advances in constant
     small steps. 0 if that is the whole loop, or if the stretches are too short for a vector."""
