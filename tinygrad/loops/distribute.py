@@ -34,7 +34,7 @@ def distribute(
     unit reads staged operands itself, it is only told the loops that it runs over.
 
     >>> from tinygrad.base.dtype import dtypes
-    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.viz.loops import draw, product
     >>> from tinygrad.loops.primitives import role, split
     >>> from tinygrad.loops.tensorise import tensorise
     >>> cut = tensorise(product(16, 8, 16, dtypes.bfloat16), "k", 0, "mma.bf16")

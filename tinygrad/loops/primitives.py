@@ -5,9 +5,9 @@ Each one checks what it requires, and its errors say what would have been legal.
 names of loops and stages, and paths (positions of sources from the SINK down). The docstrings show
 loops before and after: `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role, `i:7<x` a loop
 that also stops at x. The examples are run by the tests. Their kernels, and `draw`, come from
-`loops/drawing`; `draw` prints one line for the loops of each stage, reduction and store.
+`viz/loops`; `draw` prints one line for the loops of each stage, reduction and store.
 
->>> from tinygrad.loops.drawing import draw, past_sums, product, scaled, shares, sums
+>>> from tinygrad.viz.loops import draw, past_sums, product, scaled, shares, sums
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def complete(kernel: UOp, name: str) -> UOp:
     becomes
         for name.i:16: name[name.i] = where(16*b + name.i < n, x(16*b + name.i), 0)
 
-    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.viz.loops import draw, product
     >>> from tinygrad.loops.primitives import stage
     >>> cut = split(product(4, 20, 32), "n", 16, "ni")
     >>> staged = stage(cut, (0, 1, 0, 1), ("k", "ni"), "pb")

@@ -41,7 +41,7 @@ def window(
         for name.i: name[name.i] = x(name.i)
         for i: for k: ... name[i + k]
 
-    >>> from tinygrad.loops.drawing import draw, taps
+    >>> from tinygrad.viz.loops import draw, taps
     >>> draw(taps(8, 3))
     reduce add: k:3
     store: i:8

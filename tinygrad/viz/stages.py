@@ -16,7 +16,6 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.making import plan_of
 from tinygrad.engine.recipes import kernel_id, lower_kernel
 from tinygrad.engine.show import c_view, listing, plain_assembly
-from tinygrad.loops.drawing import loop_lines
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import Recipe, apply, to_text
 from tinygrad.schedule.bundles import members_of
@@ -28,6 +27,7 @@ from tinygrad.uop.text import tree
 from tinygrad.viz.drawing import svg
 from tinygrad.viz.explain import plan_text
 from tinygrad.viz.formula import difference
+from tinygrad.viz.loops import loop_lines
 
 Json = dict[str, Any]
 
