@@ -210,6 +210,14 @@ class Draft:
         """The nodes of these values, and of the stages that are filled while they are computed."""
         return [*_within(self.kernel, tuple(values), is_inline=True)]
 
+    def sums_in(self, nest: Nest) -> list[UOp]:
+        """The REDUCEs of a nest, and of the stages that are filled while it runs."""
+        return sums_of(self.inline(nest.values))
+
+    def reads_in(self, nest: Nest) -> list[UOp]:
+        """The reads of a nest, and of the stages that are filled while it runs."""
+        return reads_of(self.inline(nest.values))
+
     def path(self, node: UOp) -> tuple[int, ...]:
         return path_to(self.kernel, node)
 

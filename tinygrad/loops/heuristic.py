@@ -148,7 +148,7 @@ def _nest(draft: Draft, name: str) -> None:
     stage = draft.stages.get(name)
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
         return  # it is filled for each lane of a loop around it, so its own loops can't be vectors
-    inside = sums_of(draft.inline(nest.values))
+    inside = draft.sums_in(nest)
     if stage is not None and any(role_of(r) == "VECTOR" for n in inside for r in own_ranges(n)):
         for node in inside:  # vectors of a sum that has several readers: all lie along the sums
             spread_reduction(draft, node, None)

@@ -521,7 +521,7 @@ def _other_reductions(draft: Draft, tiling: Tiling, products: list[Product]) -> 
     nest = draft.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
     done = {loop for p in products for loop in (p.loops[0], *p.around)}
-    for node in sums_of(draft.inline(nest.values)):
+    for node in draft.sums_in(nest):
         if name_of(own_ranges(node)[0]) not in done:
             spread_reduction(draft, node, vector, 1)
 

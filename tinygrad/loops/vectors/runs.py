@@ -71,10 +71,10 @@ def runs_of(rows: list[UOp], loop: UOp) -> int:
     return next(fitting, 1)
 
 
-def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp | None) -> int:
+def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp) -> int:
     """How many vectors of a row are summed side by side. If several rows come from memory side by
     side (`lay_runs_side_by_side`), a line of each; if one alone does, as many as of all of them."""
-    if across is None or not come_from_memory(draft, rows, last):
+    if not come_from_memory(draft, rows, last):
         return COPIES
     if runs_of(rows, last) == 1:
         return 2 * COPIES

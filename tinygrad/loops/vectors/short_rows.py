@@ -109,7 +109,7 @@ def is_one_vector(draft: Draft, nest: Nest) -> bool:
     lanes = 1 << size.bit_length()
     if not SHORT_VECTORS[0] < size < draft.lanes or size == lanes // 2 or role_of(last) != "LOOP":
         return False
-    reads = [n for n in reads_of(draft.inline(nest.values)) if last in n.ranges]
+    reads = [n for n in draft.reads_in(nest) if last in n.ranges]
     spots = [lane_spots(r, last) for r in reads if r.src[0].op is Ops.PARAM]
     return len(spots) == len(reads) and all(covered(s, lanes, LONGEST_STEP) for s in spots)
 
@@ -147,7 +147,7 @@ def lay_side_by_side(draft: Draft, nest: Nest, sums: list[UOp], across: UOp | No
         return False
     rows = outer[-1]
     short = {r for r in row if size_of(r) < draft.lanes}
-    reads = [n for n in reads_of(draft.inline(nest.values)) if rows in n.ranges]
+    reads = [n for n in draft.reads_in(nest) if rows in n.ranges]
     is_long = row != short
     if last not in short or (across is not None and not is_long):
         return False

@@ -17,7 +17,6 @@ from tinygrad.loops.layout import (
     size_of,
     steady,
     step,
-    sums_of,
 )
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.primitives import split
@@ -64,7 +63,7 @@ def unbroken(draft: Draft, nest: Nest) -> Nest:
     """Splits the nest's last loop where all accesses jump together (images side by side along it),
     so that vectors run inside the pieces and not lane by lane across them; and those of its sums,
     where what a quotient chooses (a channel's weight) is one number for all of a piece."""
-    for reduction in sums_of(draft.inline(nest.values)):
+    for reduction in draft.sums_in(nest):
         last = own_ranges(reduction)[-1]
         if last in draft.loops.values():  # else a sum beside it has split it
             _take_in_pieces(draft, last, reduction.src)
