@@ -26,8 +26,8 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     tensor          Tensor itself: computing, devices, reading
 
 Beside it: `complex/` (tensors of pairs of floats), `shapes` (axes, and shapes that broadcast),
-`spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones), `bits`
-(elements read as smaller ones), `scan` (loops of tensors).
+`spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones),
+`scan` (loops of tensors).
 
 A step like the one before makes no graph (docs/notes/plain_steps.md):
 
