@@ -11,16 +11,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, as_node
-from tinygrad.loops.layout import (
-    elements,
-    flat_offset,
-    memory_of,
-    name_of,
-    option,
-    role_of,
-    size_of,
-)
-from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT
+from tinygrad.loops.layout import elements, flat_offset, memory_of, option
+from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT, name_of, role_of, size_of
 from tinygrad.simplify.forms import Terms, step_in
 from tinygrad.uop.instructions import ALIGNMENT
 from tinygrad.uop.node import UOp

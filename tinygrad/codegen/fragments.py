@@ -16,20 +16,11 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.tiles import in_turns
-from tinygrad.loops.layout import (
-    below_bits,
-    factor_of,
-    flat_offset,
-    memory_of,
-    name_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-    term_of,
-)
+from tinygrad.loops.layout import factor_of, flat_offset, memory_of, option, term_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
+from tinygrad.loops.reads import below_bits
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import Terms, number, step_in

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinygrad.codegen.index import Copies, Integers
-from tinygrad.loops.layout import size_of
+from tinygrad.loops.roles import size_of
 from tinygrad.simplify.forms import Terms
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import factor_of, own_ranges, role_of, size_of, term_of
+from tinygrad.loops.layout import factor_of, term_of
 from tinygrad.loops.matrix_units import UNITS, Part
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp

@@ -12,24 +12,12 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import (
-    accumulates,
-    fill_order,
-    memory_of,
-    name_of,
-    nodes_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import accumulates, fill_order, memory_of, nodes_of, option, stores_of
 from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
+from tinygrad.loops.reads import reads_of, step, sums_of
 from tinygrad.loops.recipe import Recipe
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, Ops

@@ -13,26 +13,11 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.draft import COPIES, SHORT_VECTORS, UNROLL_WHOLE, Draft, names, steps_along
 from tinygrad.loops.groups.schedule import schedule_groups
-from tinygrad.loops.layout import (
-    LINE,
-    divisions,
-    flat_offset,
-    indices,
-    is_index,
-    is_plain_loop,
-    linear,
-    name_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import LINE, flat_offset, indices, option, stores_of
 from tinygrad.loops.products import contractions, factors_of
+from tinygrad.loops.reads import divisions, is_index, linear, reads_of, step, sums_of
 from tinygrad.loops.recipe import Recipe
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.sharing import keep_row_sums, share_values
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import transpose_windows

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Nest
-from tinygrad.loops.layout import divisions, elements, flat_offset, reads_of, step
+from tinygrad.loops.layout import elements, flat_offset
+from tinygrad.loops.reads import divisions, reads_of, step
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

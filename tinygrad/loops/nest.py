@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
-from tinygrad.loops.roles import SEQUENTIAL
+from tinygrad.loops.roles import SEQUENTIAL, name_of, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.text import SIGNS

@@ -19,21 +19,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.distribute import distribute
-from tinygrad.loops.layout import (
-    element,
-    fact,
-    is_plain_loop,
-    memory_of,
-    name_of,
-    nodes_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-    stores_of,
-    strides,
-    sums_of,
-)
+from tinygrad.loops.layout import element, fact, memory_of, nodes_of, option, stores_of, strides
 from tinygrad.loops.operands import (
     at_path,
     check_unused,
@@ -42,8 +28,9 @@ from tinygrad.loops.operands import (
     owners_of,
     stage_named,
 )
+from tinygrad.loops.reads import sums_of
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
-from tinygrad.loops.roles import ROLES
+from tinygrad.loops.roles import ROLES, is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import nodes_of, own_ranges, role_of, sums_of
+from tinygrad.loops.layout import nodes_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named, loops_alike
+from tinygrad.loops.reads import sums_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.simplify.constants import identity, is_zero
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -16,21 +16,10 @@ from itertools import product
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import (
-    accumulates,
-    fact,
-    fills_itself,
-    indices,
-    name_of,
-    nodes_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    sums_of,
-)
+from tinygrad.loops.layout import accumulates, fact, fills_itself, indices, nodes_of
+from tinygrad.loops.reads import reads_of, sums_of
 from tinygrad.loops.rebuild import value_at
-from tinygrad.loops.roles import SEQUENTIAL
+from tinygrad.loops.roles import SEQUENTIAL, name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.simplify.forms import step_in
 from tinygrad.simplify.masks import gate_of

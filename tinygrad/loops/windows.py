@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import element, is_plain_loop, name_of, reads_of, size_of, step
+from tinygrad.loops.layout import element
 from tinygrad.loops.operands import at_path, check_unused, loop_named
+from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import is_plain_loop, name_of, size_of
 from tinygrad.simplify.affine import add, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp

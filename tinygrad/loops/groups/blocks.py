@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import copy_of, own_ranges, reads_of, role_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.products import those_in
+from tinygrad.loops.reads import copy_of, reads_of, step
+from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.uop.node import UOp
 
 WORD = 4  # bytes of a register of a lane

@@ -22,9 +22,10 @@ from tinygrad.loops.groups.blocks import (
     sum_over,
 )
 from tinygrad.loops.groups.unit_products import unit_product
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import Product, reduction_of
+from tinygrad.loops.reads import reads_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

@@ -19,9 +19,10 @@ from tinygrad.loops.groups.blocks import BUSY_GROUPS, WORD, fill, power_below, r
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows
-from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions
+from tinygrad.loops.reads import reads_of, step
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

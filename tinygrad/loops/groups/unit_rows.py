@@ -33,9 +33,11 @@ from tinygrad.loops.groups.blocks import (
     pipeline,
     sum_over,
 )
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
+from tinygrad.loops.layout import term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.operands import owners_of
+from tinygrad.loops.reads import sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
 from tinygrad.uop.node import UOp

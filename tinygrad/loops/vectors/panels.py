@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
-from tinygrad.loops.layout import (
-    goes_as_one,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    steady,
-    step,
-    sums_of,
-)
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
+from tinygrad.loops.reads import goes_as_one, reads_of, steady, step, sums_of
+from tinygrad.loops.roles import name_of, own_ranges, size_of
 from tinygrad.loops.vectors.stretches import fill_stretches
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import prod
 
 from tinygrad.loops.draft import Draft, Nest
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, step
+from tinygrad.loops.reads import divisions, step
+from tinygrad.loops.roles import is_plain_loop, name_of, size_of
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 

@@ -13,19 +13,7 @@ from math import ceil, gcd
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    flat_offset,
-    memory_of,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    steady,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import flat_offset, memory_of
 from tinygrad.loops.products import (
     LONG_PANEL,
     PANEL_BLOCK,
@@ -42,7 +30,9 @@ from tinygrad.loops.products import (
     unit_of,
     whole_sum,
 )
+from tinygrad.loops.reads import LONGEST_STEP, reads_of, steady, step, sums_of
 from tinygrad.loops.register_tiles import MOST_ROWS, half_tile
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest

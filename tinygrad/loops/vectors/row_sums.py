@@ -7,20 +7,11 @@ from collections.abc import Iterable
 
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, names, steps_along
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    is_plain_loop,
-    name_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import option
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions, fit, vector_unit
+from tinygrad.loops.reads import LONGEST_STEP, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

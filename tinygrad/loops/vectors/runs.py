@@ -7,21 +7,11 @@ from collections.abc import Mapping
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, Draft, Nest, names
-from tinygrad.loops.layout import (
-    LINE,
-    LONGEST_STEP,
-    is_index,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import LINE
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import vector_unit
+from tinygrad.loops.reads import LONGEST_STEP, is_index, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.tasks import TASKS, TASKS_WITH_BLOCKS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

@@ -11,18 +11,9 @@ from math import gcd
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.draft import SHORT_VECTORS, Draft, Nest
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    flat_offset,
-    is_index,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-)
+from tinygrad.loops.layout import flat_offset
+from tinygrad.loops.reads import LONGEST_STEP, is_index, reads_of, step
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number

@@ -11,18 +11,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.draft import COPIES, Draft, Nest, names
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    divisions,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    sums_of,
-)
+from tinygrad.loops.reads import LONGEST_STEP, divisions, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction

@@ -7,20 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tinygrad.loops.draft import Draft, Nest
-from tinygrad.loops.layout import (
-    divisions,
-    flat_offset,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    steady,
-    step,
-)
+from tinygrad.loops.layout import flat_offset
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.primitives import split
+from tinygrad.loops.reads import divisions, reads_of, steady, step
 from tinygrad.loops.register_tiles import Surroundings, best_tile
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.uop.node import UOp
 
 WIDEST_PANEL = 16
