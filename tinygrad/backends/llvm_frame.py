@@ -16,9 +16,8 @@ from tinygrad.backends.llvm_text import Writer
 from tinygrad.backends.program import halved, params, special_sizes, tensors, variables
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import local_alignment, local_layout
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 class Frame(Protocol):

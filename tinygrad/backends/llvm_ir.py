@@ -34,8 +34,7 @@ from tinygrad.backends.llvm_warp import commit, exchange, fence, fetch, gather, 
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # One column each for floats, signed integers, unsigned integers and bool.
 BINARY: dict[Ops, tuple[str, str, str, str]] = {

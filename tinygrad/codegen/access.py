@@ -23,9 +23,8 @@ from tinygrad.loops.layout import element, elements, flat_offset, option
 from tinygrad.loops.reads import LONGEST_STEP
 from tinygrad.loops.roles import name_of, role_of, size_of
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import ALIGNMENT
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 FETCHED = 16
 """Bytes that one asynchronous copy to LOCAL memory moves."""

@@ -18,8 +18,7 @@ from tinygrad.loops.layout import element, factor_of, flat_offset, term_of
 from tinygrad.loops.roles import LANES, WRITTEN_OUT, own_ranges, role_of, size_of
 from tinygrad.loops.together import BEFORE
 from tinygrad.simplify.constants import identity
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 APART = WRITTEN_OUT | {"TILE"}
 """Roles whose turns each have a state of their own; but a unit's state covers all turns of the TILE

@@ -18,8 +18,7 @@ from tinygrad.loops.roles import own_ranges, size_of
 from tinygrad.simplify.affine import FREE, add, affine
 from tinygrad.simplify.forms import Terms, step_in
 from tinygrad.simplify.masks import conditions_of, gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONGEST = 256  # elements of a box along an axis
 STEP = 16  # bytes that a tensor's strides are multiples of

@@ -18,8 +18,7 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.roles import role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 @dataclass(frozen=True)

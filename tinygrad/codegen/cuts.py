@@ -18,9 +18,8 @@ from tinygrad.loops.layout import flat_offset
 from tinygrad.loops.roles import LANES, WRITTEN_OUT, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, affine, build
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 _CARRIED = (Ops.STAGE, Ops.RUNNING)
 

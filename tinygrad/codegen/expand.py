@@ -20,8 +20,7 @@ from tinygrad.loops.layout import accumulates, overlaps, term_of
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
 from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Expansion:

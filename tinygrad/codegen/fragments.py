@@ -24,8 +24,7 @@ from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import Terms, number, step_in
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 WORD = dtypes.uint32
 ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes for each row

@@ -19,9 +19,8 @@ from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
 from tinygrad.loops.roles import COPIED, name_of, role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, interval_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Copies = Mapping[UOp, int]
 

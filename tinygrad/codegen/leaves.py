@@ -16,8 +16,7 @@ from tinygrad.loops.reads import copy_of
 from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT, role_of
 from tinygrad.simplify.affine import affine
 from tinygrad.simplify.forms import step_in
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Leaves(NamedTuple):

@@ -11,8 +11,7 @@ from tinygrad.loops.roles import own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def portions(kernel: UOp, target: Target) -> list[UOp]:

@@ -13,8 +13,7 @@ from tinygrad.codegen.reduce import PLAIN, Combiner
 from tinygrad.loops.nest import Item, NestScope
 from tinygrad.loops.roles import role_of, size_of
 from tinygrad.simplify.constants import identity
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Running:

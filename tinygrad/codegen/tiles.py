@@ -23,8 +23,7 @@ from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
 from tinygrad.loops.roles import MERGED, own_ranges, role_of, size_of
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 
 class Owner(Protocol):

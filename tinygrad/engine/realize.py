@@ -64,8 +64,7 @@ from tinygrad.engine.structure import (
 from tinygrad.engine.turns import in_turn, keeping, turns
 from tinygrad.engine.views import is_shown, shown, shown_of
 from tinygrad.schedule.bases import beneath, is_kernelized, stored_base
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.placement import names_of
 
 

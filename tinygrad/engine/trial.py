@@ -31,8 +31,7 @@ from tinygrad.loops.recipe import apply, from_text
 from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.loops.vectors.tasks import TASKS
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_name, variable_number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.text import parse
 
 BATCH = 1e-3  # seconds of a batch, at least

@@ -14,8 +14,7 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.roles import own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def distribute(

@@ -33,8 +33,7 @@ from tinygrad.loops.vectors.stencils import stencil
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 PLANE = 32
 """Vectors of pixels in a large plane: the partial tiles at its end then hardly matter."""

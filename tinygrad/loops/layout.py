@@ -9,8 +9,7 @@ from typing import Any
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.roles import name_of, own_ranges, size_of
 from tinygrad.simplify.affine import weighted
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LINE = 64
 """Bytes of a cache line, for the layout of staged rows."""

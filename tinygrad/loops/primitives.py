@@ -37,8 +37,7 @@ from tinygrad.loops.trims import ENDS, permitted
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MEMORIES = ("GLOBAL", "LOCAL", "REG")
 LARGEST_VECTOR, LARGEST_UNROLL = 64, 64

@@ -20,8 +20,7 @@ from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_
 from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.schedule.bases import beneath
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""

@@ -9,8 +9,7 @@ from tinygrad.loops.layout import flat_offset
 from tinygrad.loops.roles import is_plain_loop, size_of
 from tinygrad.simplify.affine import affine
 from tinygrad.simplify.forms import step_in
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONGEST_STEP = 4
 """The largest step of a read, in elements, that is done by whole vectors and shuffles."""

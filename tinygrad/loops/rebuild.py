@@ -13,9 +13,8 @@ from tinygrad.loops.layout import indices, nodes_of
 from tinygrad.loops.roles import own_ranges
 from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
 from tinygrad.simplify.masks import conditions_of, gate_of, with_gate
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 @dataclass(frozen=True)

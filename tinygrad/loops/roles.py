@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 OUTPUT = frozenset((Ops.STORE, Ops.STAGE))
 REDUCED = frozenset((Ops.REDUCE,))

@@ -19,8 +19,7 @@ from tinygrad.loops.register_tiles import register_tile
 from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.schedule.bases import beneath
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.THREEFRY))
 """Operations whose results are worth keeping."""

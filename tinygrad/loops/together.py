@@ -22,8 +22,7 @@ from tinygrad.loops.reads import sums_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.simplify.constants import identity, is_zero
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 BEFORE = "before"
 """The tag of a RUNNING whose value excludes the current turn."""

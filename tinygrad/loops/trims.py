@@ -23,9 +23,8 @@ from tinygrad.loops.roles import SEQUENTIAL, name_of, own_ranges, role_of, size_
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.simplify.forms import step_in
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Stop = tuple[tuple[tuple[str, int], ...], int, int]
 """((outer loop, coefficient), ...), d, f: turns are below ceil((sum coefficient*outer + d) / f). A

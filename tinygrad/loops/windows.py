@@ -15,8 +15,7 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.roles import is_plain_loop, name_of, size_of
 from tinygrad.simplify.affine import add, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Pair = tuple[str, int, str, int]
 """(position, its step, tap, its step): the sum is step * position + step * tap. Further pairs of

@@ -36,8 +36,7 @@ from tinygrad.schedule.redo import (
     widens,
 )
 from tinygrad.schedule.rows import are_kept, in_step, products_below
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 REDONE_AT_MOST = 1.1  # how often a costly value may be computed, over several kernels
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache

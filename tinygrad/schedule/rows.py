@@ -21,9 +21,8 @@ from tinygrad.schedule.demand import Demanded, Kernel
 from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.simplify.affine import affine, simplify_index
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.infer import Shape
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
 
 READ_THROUGH = GroupOp.Movement | {Ops.CAST}
 """Ops between a factor's computation and its multiplication that a kernel reads through."""

@@ -58,8 +58,7 @@ from tinygrad.tensor.roots import (
 )
 from tinygrad.tensor.shapes import check_number
 from tinygrad.tensor.sources import numbers_of, source_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph

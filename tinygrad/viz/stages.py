@@ -20,8 +20,7 @@ from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import Recipe, apply, to_text
 from tinygrad.schedule.bundles import members_of
 from tinygrad.schedule.plan import Plan
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.rewrite import listeners
 from tinygrad.uop.text import tree
 from tinygrad.viz.drawing import svg

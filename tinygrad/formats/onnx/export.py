@@ -24,8 +24,7 @@ from tinygrad.formats.onnx.contractions import thin
 from tinygrad.formats.onnx.pools import operator_of
 from tinygrad.formats.onnx.registry import Array
 from tinygrad.formats.onnx.values import kind_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 OPSET, IR = 20, 9  # what is widely run
 NEWER, NEWER_IR = 26, 12  # has BitCast

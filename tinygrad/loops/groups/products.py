@@ -26,8 +26,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import Product, reduction_of
 from tinygrad.loops.reads import reads_of
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LANES = 256  # of a group: enough to hide its own latencies, few enough for many groups
 LONGEST_TILE = 8  # elements along a side of a lane's tile

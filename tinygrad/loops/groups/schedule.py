@@ -23,8 +23,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions
 from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 BLOCK = 256  # lanes of a group for plain loops; fewer if there is little to do
 LEAST_BLOCK = 32  # lanes of the smallest group

@@ -40,8 +40,7 @@ from tinygrad.loops.reads import sums_of
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 T = TypeVar("T")
 

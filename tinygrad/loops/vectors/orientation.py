@@ -37,8 +37,7 @@ from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 PANEL = 4
 """The usual number of vectors in a panel."""

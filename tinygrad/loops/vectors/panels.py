@@ -13,8 +13,7 @@ from tinygrad.loops.reads import goes_as_one, reads_of, steady, step, sums_of
 from tinygrad.loops.roles import name_of, own_ranges, size_of
 from tinygrad.loops.vectors.stretches import fill_stretches
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def fill_nest(draft: Draft, one: Product, name: str, column: str, stretch: int) -> None:

@@ -49,8 +49,7 @@ from tinygrad.loops.vectors.tasks import (
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
 from tinygrad.loops.vectors.tiling import TILES_A_TASK, Tiling, is_transposed
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 INNER_TURNS = 2
 """Turns of the inner loop that are unrolled: worth 2 to 5 percent."""

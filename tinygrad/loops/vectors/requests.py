@@ -11,8 +11,7 @@ from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.register_tiles import SETS
 from tinygrad.loops.roles import name_of, own_ranges, role_of
 from tinygrad.loops.vectors.tiling import Tiling, is_transposed
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 TILES_AHEAD = 2
 """How many tiles ahead lines are prefetched: packed rows, and what is read beside the sums."""

@@ -12,8 +12,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions, fit, vector_unit
 from tinygrad.loops.reads import LONGEST_STEP, reads_of, step, sums_of
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MOST_COPIES = 64
 """A short reduction beside a tile becomes a loop if it would be unrolled more often than this."""

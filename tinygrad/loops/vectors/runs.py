@@ -13,8 +13,7 @@ from tinygrad.loops.products import vector_unit
 from tinygrad.loops.reads import LONGEST_STEP, is_index, reads_of, step, sums_of
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.tasks import TASKS, TASKS_WITH_BLOCKS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 RUNS = (4, 5, 3, 2)
 """Runs of memory that a core reads in parallel, the best number first: a prefetcher that follows

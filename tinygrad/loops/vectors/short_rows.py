@@ -17,8 +17,7 @@ from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, si
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MOST_VECTORS = 2
 """At most so many vectors cover what one vector of the result reads of an operand."""

@@ -21,8 +21,7 @@ from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 FEWEST_USES, OF_SHORT_ROWS = 6, 2
 """An element that fewer results need is read where it lies, unless a vector has room for two rows:
