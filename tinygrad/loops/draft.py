@@ -158,6 +158,10 @@ class Draft:
         """The REDUCEs of the kernel."""
         return sums_of(self.nodes)
 
+    def sum_over(self, loop: str) -> UOp:
+        """The REDUCE that the loop of that name belongs to."""
+        return next(node for node in self.sums if self.loops[loop] in own_ranges(node))
+
     @property
     def inner_stages(self) -> list[UOp]:
         """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.groups.blocks import SHORT, deal, power_below
+from tinygrad.loops.groups.pieces import SHORT, deal, power_below
 from tinygrad.loops.layout import elements
 from tinygrad.loops.matrix_units import matrix_units
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of

@@ -15,7 +15,8 @@ from math import isqrt
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, names
-from tinygrad.loops.groups.blocks import BUSY_GROUPS, WORD, fill, power_below, reach
+from tinygrad.loops.groups.blocks import BUSY_GROUPS
+from tinygrad.loops.groups.pieces import WORD, fill, power_below, reach
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows

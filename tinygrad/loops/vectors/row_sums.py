@@ -26,7 +26,7 @@ def spread_reduction(
     if draft.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
     # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in draft.sums if loop in own_ranges(n))
+    reduction = draft.sum_over(name_of(loop))
     if is_word(draft, reduction):
         _words_of_lanes(draft, loop)
     elif not _lies_along_memory(draft, reduction, last):
@@ -117,7 +117,7 @@ def _words_of_lanes(draft: Draft, loop: UOp) -> None:
     """Gives the products of `loop` to a unit, if a loop of vectors has its lanes laid out as the
     unit expects. The sum's other loops are unrolled."""
     unit = vector_unit(draft, loop)
-    reduction = owners_of(draft.kernel, loop)[0]
+    reduction = draft.sum_over(name_of(loop))
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
     lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == draft.lanes]
     beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
