@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from asked import matching
 from lock import locked
 from suite import CASES, Case
 
@@ -34,17 +35,13 @@ def main() -> None:
     options = arguments()
     ratios: list[float] = []
     with checkout(options.base) as base, TemporaryDirectory(prefix="before-") as caches:
-        for case in CASES.values():
-            if not any(Path(case.name).match(p) for p in options.cases.split(",")):
-                continue
+        for name in matching(options.cases, CASES):
             with locked(options.lock):
-                then, now = compared(case, (base, ROOT), Path(caches), options)
+                then, now = compared(CASES[name], (base, ROOT), Path(caches), options)
             ratios.append(now / then)
             mark = "  slower" if now > 1.06 * then else "  faster" if now < 0.94 * then else ""
-            row = f"{case.name:40} {1e3 * then:9.3f} {1e3 * now:9.3f} ms {now / then:6.2f}{mark}"
+            row = f"{name:40} {1e3 * then:9.3f} {1e3 * now:9.3f} ms {now / then:6.2f}{mark}"
             print(row, flush=True)
-    if not ratios:
-        raise SystemExit(f"no case {options.cases}; there are {', '.join(CASES)}")
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     print(f"{len(ratios)} cases, geometric mean {mean:.3f}")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import fnmatch
 import importlib
 import statistics
 import sys
@@ -24,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from asked import matching
 
 from tinygrad import Device, Tensor, TinyJit, dtypes
 
@@ -297,16 +297,14 @@ def agree(pair: Pair, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compares tinygrad with kernels made by hand.")
     parser.add_argument("folder", help="their generators")
-    parser.add_argument("--cases", default="*", help="a pattern")
+    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
     parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
     sys.path.insert(0, options.folder)
     hand = Hand(options.folder)
     print("| case | ms | by hand | variant | theirs / ours |\n| --- | --: | --: | --- | --: |")
-    for name, make in CASES.items():
-        if not fnmatch.fnmatch(name, options.cases):
-            continue
-        pair = make(hand)
+    for name in matching(options.cases, CASES):
+        pair = CASES[name](hand)
         agree(pair, name)
         extra = {"peak": peak(hand)} if name == "gemm 512 nn" else {}
         taken = measure({"ours": pair.ours, **pair.theirs, **extra}, options.rounds)

@@ -12,9 +12,7 @@ all. The numbers are all legal.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import fnmatch
 import functools
 import os
 import sys
@@ -25,6 +23,7 @@ from typing import Any
 os.environ.setdefault("CPU_COUNT", "1")
 
 import numpy as np
+from asked import matching, parser
 
 from tinygrad import Tensor, TinyJit, nn
 from tinygrad.tensor import indexing, template
@@ -200,21 +199,16 @@ def measured(run: Any, given: list[Tensor], rounds: int, plain: bool) -> list[li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--plain", action="store_true", help="steps that are not captured")
-    options = parser.parse_args()
-    patterns = options.cases.split(",")
+    asked = parser(__doc__, rounds=41)
+    asked.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    asked.add_argument("--plain", action="store_true", help="steps that are not captured")
+    options = asked.parse_args()
     others = [way for way in WAYS if way != "checked"]
     print(f"| case | elements | µs | over {' | over '.join(others)} |")
     print("| --- |" + " --: |" * (2 + len(others)))
-    for name, make in CASES.items():
-        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-            continue
+    for name in matching(options.cases, CASES):
         for size in map(int, options.sizes.split(",")):
-            run, given = make(size)
+            run, given = CASES[name](size)
             rows = measured(run, given, options.rounds, options.plain)
             took, *without = rows
             quotients = (np.median(np.divide(took, other)) for other in without)

@@ -11,10 +11,7 @@ we are faster. DIFFERS: the results don't agree to about three digits.
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from asked import matching, parser
 from plain import milliseconds
 
 from tinygrad import Tensor, TinyJit, dtypes
@@ -131,16 +129,12 @@ def line(case: Case, rounds: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = parser(__doc__, rounds=5).parse_args()
+    named = {case.name: case for case in cases()}
     torch.set_num_threads(1)
     print("  ratio  case                        torch, ms   ours, ms")
-    for case in cases():
-        if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.cases.split(",")):
-            print(line(case, options.rounds))
-            sys.stdout.flush()
+    for name in matching(options.cases, named):
+        print(line(named[name], options.rounds), flush=True)
 
 
 if __name__ == "__main__":

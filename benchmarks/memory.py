@@ -12,7 +12,6 @@ not installed.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import gc
 import json
 import subprocess
@@ -20,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from asked import matching
 from suite import CASES, Inputs
 
 HERE = Path(__file__).resolve().parent
@@ -116,12 +116,10 @@ def main() -> None:
         print(json.dumps(WAYS[framework](case)))
         return
     print("| million bytes | plain | captured | torch |\n| --- | --: | --: | --: |")
-    patterns = options.cases.split(",")
-    for case in STEPS:
-        if any(fnmatch.fnmatch(case, pattern) for pattern in patterns):
-            peaks = peaks_of(case)
-            shown = (f"{peaks[w] / 1e6:.2f}" if w in peaks else "-" for w in COLUMNS)
-            print(f"| {case} | {' | '.join(shown)} |", flush=True)
+    for case in matching(options.cases, STEPS):
+        peaks = peaks_of(case)
+        shown = (f"{peaks[w] / 1e6:.2f}" if w in peaks else "-" for w in COLUMNS)
+        print(f"| {case} | {' | '.join(shown)} |", flush=True)
 
 
 COLUMNS = ("plain", "captured", "torch")

@@ -10,8 +10,6 @@ be done.
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import itertools
 import math
 import os
@@ -24,6 +22,7 @@ os.environ.setdefault("CPU_COUNT", "1")
 
 import numpy as np
 import torch
+from asked import matching, parser
 from plain import milliseconds
 
 from tinygrad import Tensor, TinyJit
@@ -117,17 +116,11 @@ def cases() -> dict[str, Callable[[], tuple[Callable[[], Any], Callable[[], Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options, made = parser(__doc__, rounds=3).parse_args(), cases()
     torch.set_num_threads(1)
-    patterns = options.cases.split(",")
     print("| case | ms | torch |\n| --- | --: | --: |")
-    for name, make in cases().items():
-        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-            continue
-        ours, theirs = make()
+    for name in matching(options.cases, made):
+        ours, theirs = made[name]()
         for _ in range(4):
             ours(), theirs()
         pairs = [(milliseconds(ours), milliseconds(theirs)) for _ in range(options.rounds)]

@@ -8,8 +8,6 @@ Both take the same batch in turn; processor time of one thread, the median of ro
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import statistics
 import sys
 import time
@@ -17,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from asked import matching, parser
 
 from tinygrad import Tensor, TinyJit, nn
 
@@ -168,15 +167,10 @@ def milliseconds(step: Step) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    patterns = options.cases.split(",")
+    options = parser(__doc__, rounds=5).parse_args()
     print("| case | plain, ms | captured, ms | ratio |\n| --- | --: | --: | --: |")
-    for name, case in CASES.items():
-        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-            continue
+    for name in matching(options.cases, CASES):
+        case = CASES[name]
         with Tensor.train():
             forms = [step_of(**case), step_of(**case, captured=True)]
             for _ in range(5):

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import fnmatch
 import hashlib
 import json
 import queue
@@ -36,6 +35,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from asked import matching
 from frameworks import (
     BEAM,
     FRAMEWORKS,
@@ -161,13 +161,7 @@ def command(options: argparse.Namespace) -> str:
 
 def selected(patterns: str) -> list[Case]:
     """The cases whose names match one of the patterns; the suite if there is none."""
-    if not patterns:
-        return list(SUITE)
-    wanted = patterns.split(",")
-    found = [c for c in CASES.values() if any(fnmatch.fnmatch(c.name, p) for p in wanted)]
-    if not found:
-        raise SystemExit(f"no case {patterns}; there are {', '.join(CASES)}")
-    return found
+    return [CASES[name] for name in matching(patterns, CASES)] if patterns else list(SUITE)
 
 
 def run_folder(options: argparse.Namespace, versions: dict[str, str]) -> Path:

@@ -11,8 +11,6 @@ whatever the cache has. DIFFERS: the losses of the first steps don't agree to th
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
 import math
 import os
 import time
@@ -24,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from asked import matching, parser
 from plain import milliseconds
 from steps_models import CASES, Case, Kit
 
@@ -110,22 +109,17 @@ def report(
     page: str | None, head: str, names: Iterable[str], line: Callable[[str, int], tuple[float, str]]
 ) -> None:
     """Prints the `line` of each case that is asked for, and the geometric mean of their ratios."""
-    parser = argparse.ArgumentParser(description=(page or "").splitlines()[0])
-    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = parser(page, rounds=5).parse_args()
     torch.set_num_threads(1)
     print(head)
     ratios = []
     with Tensor.train():
-        for name in names:
-            if any(fnmatch.fnmatch(name, each) for each in options.cases.split(",")):
-                ratio, text = line(name, options.rounds)
-                ratios.append(ratio)
-                print(text, flush=True)
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{mean:7.2f}  geometric mean of {len(ratios)}")
+        for name in matching(options.cases, names):
+            ratio, text = line(name, options.rounds)
+            ratios.append(ratio)
+            print(text, flush=True)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"{mean:7.2f}  geometric mean of {len(ratios)}")
 
 
 def main() -> None:

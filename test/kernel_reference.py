@@ -9,16 +9,8 @@ with fails, and so does an output element that is stored twice with different va
 import numpy as np
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import (
-    elements,
-    flat_offset,
-    indices,
-    name_of,
-    option,
-    own_ranges,
-    size_of,
-    strides,
-)
+from tinygrad.loops.layout import elements, flat_offset, indices, option, strides
+from tinygrad.loops.roles import name_of, own_ranges, size_of
 from tinygrad.loops.trims import ends_of
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.op import ROW, GroupOp, Ops

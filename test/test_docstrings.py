@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import tinygrad
-from tinygrad.loops import drawing
 from tinygrad.loops.primitives import PRIMITIVES
+from tinygrad.viz import loops as drawing
 
 ABSENT = ("tinygrad.backends.cl", "tinygrad.__main__")  # needs a driver; is a program
 

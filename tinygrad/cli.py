@@ -196,10 +196,9 @@ def cache_lines() -> list[str]:
     folder = default_folder()
     if folder is None:
         return ["in memory only (CACHELEVEL=0, or no home)"]
-    files = [path for path in folder.glob("*/*/*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
+    sizes = [size for _, size, _ in DiskCache(folder).entries()]
     state = "writable" if _writable(folder) else "not writable: kernels are kept in memory only"
-    return [str(folder), f"{plural(len(files), 'file')}, {size / 2**20:.1f} MiB, {state}"]
+    return [str(folder), f"{plural(len(sizes), 'file')}, {sum(sizes) / 2**20:.1f} MiB, {state}"]
 
 
 def _writable(folder: Path) -> bool:
@@ -266,7 +265,7 @@ def clear_cache() -> str:
     if folder is None:
         return "there is no cache folder"
     cache = DiskCache(folder)
-    before = sum(1 for path in folder.glob("*/*/*") if path.is_file())
+    before = len(cache.entries())
     cache.clear()
     return f"removed {before} files from {folder}"
 

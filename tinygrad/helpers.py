@@ -196,10 +196,7 @@ class Timing(contextlib.ContextDecorator):
     """
 
     def __init__(
-        self,
-        prefix: str = "",
-        on_exit: Callable[[int], str] | None = None,
-        enabled: bool = True,
+        self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True
     ) -> None:
         self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
 
@@ -223,11 +220,7 @@ class Profiling(contextlib.ContextDecorator):
     """
 
     def __init__(
-        self,
-        enabled: bool = True,
-        sort: str = "cumtime",
-        frac: float = 0.2,
-        fn: str | None = None,
+        self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None
     ) -> None:
         self.enabled, self.sort, self.frac, self.fn = enabled, sort, frac, fn
         self.profile = cProfile.Profile()

@@ -24,9 +24,9 @@ from tinygrad.codegen.index import Integers
 from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.heuristic import schedule
-from tinygrad.loops.layout import name_of
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
+from tinygrad.loops.roles import name_of
 from tinygrad.loops.together import can_follow
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp

@@ -375,6 +375,13 @@ def test_works_without_a_cache_folder(settings):
     assert json.loads(child(PROGRAM, DEV="CPU", **settings))[0][0] == 54.0
 
 
+def test_what_goes_while_the_cache_is_counted_is_not_counted(tmp_path):
+    cache = DiskCache(tmp_path)
+    cache.put("kernel", "aabb", b"12345")
+    (tmp_path / "kernel" / "aa" / "part").symlink_to(tmp_path / "gone")  # seen, but not there
+    assert [size for _, size, _ in cache.entries()] == [5 + 32]
+
+
 def test_cache_stays_under_its_limit(tmp_path):
     cache = DiskCache(tmp_path)
     for i in range(20):

@@ -4,7 +4,7 @@ from math import prod
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -21,9 +21,10 @@ from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
 from tinygrad.loops.groups.unit_products import staged_shape
 from tinygrad.loops.heuristic import schedule, schedule_small
-from tinygrad.loops.layout import fact, name_of, role_of
+from tinygrad.loops.layout import fact
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
+from tinygrad.loops.roles import name_of, role_of
 from tinygrad.loops.trims import permitted
 from tinygrad.nn.functional import group_norm
 from tinygrad.schedule.kernels import plan

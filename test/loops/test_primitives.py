@@ -7,8 +7,9 @@ from loops import kernels
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops import primitives
-from tinygrad.loops.layout import elements, fact, is_index, option, strides
+from tinygrad.loops.layout import elements, fact, option, strides
 from tinygrad.loops.operands import path_to, stages_of
+from tinygrad.loops.reads import is_index
 from tinygrad.loops.trims import ends_of
 from tinygrad.simplify.affine import affine, build
 from tinygrad.uop.op import GroupOp, Ops

@@ -11,7 +11,8 @@ from loops.nests import GROUPS
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.heuristic import schedule
-from tinygrad.loops.layout import own_ranges, role_of, sums_of
+from tinygrad.loops.reads import sums_of
+from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.uop.op import ROW, Ops
 
 SECTOR, WARP = 32, 32

@@ -79,11 +79,7 @@ def _sorted(x: Tensor, axis: int, descending: builtins.bool) -> tuple[Tensor, Te
 
 
 def count_nonzero(
-    x: Tensor,
-    /,
-    *,
-    axis: int | tuple[int, ...] | None = None,
-    keepdims: builtins.bool = False,
+    x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: builtins.bool = False
 ) -> Tensor:
     """How many elements are not 0.
 

@@ -69,12 +69,7 @@ def min(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> 
 
 
 def sum(
-    x: Tensor,
-    /,
-    *,
-    axis: Axis = None,
-    dtype: DType | None = None,
-    keepdims: builtins.bool = False,
+    x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: builtins.bool = False
 ) -> Tensor:
     """The sum; of small integers in the default integer type.
 
@@ -86,12 +81,7 @@ def sum(
 
 
 def prod(
-    x: Tensor,
-    /,
-    *,
-    axis: Axis = None,
-    dtype: DType | None = None,
-    keepdims: builtins.bool = False,
+    x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: builtins.bool = False
 ) -> Tensor:
     """The product; of small integers in the default integer type.
 

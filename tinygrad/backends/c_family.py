@@ -29,8 +29,7 @@ from tinygrad.backends.program import (
 )
 from tinygrad.backends.statements import OPERATORS, Rules, memory_of
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 BINARY = OPERATORS | {Ops.SHL: "<<", Ops.SHR: ">>"}
 ON_BOOLS = BINARY | {Ops.ADD: "|", Ops.MUL: "&", Ops.MAX: "|"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from tinygrad.backends.llvm_text import SIGNED, Writer, kind_of
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp
+from tinygrad.uop import GroupOp, UOp
 
 
 def fault(writer: Writer, node: UOp) -> None:

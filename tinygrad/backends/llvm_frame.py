@@ -8,56 +8,53 @@ SPECIALs with the writer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.backends.llvm_text import Writer
-from tinygrad.backends.program import (
-    halved,
-    params,
-    special_sizes,
-    tensors,
-    variables,
-)
+from tinygrad.backends.program import halved, params, special_sizes, tensors, variables
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import local_alignment, local_layout
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
-class Frame(Protocol):
-    """The code around the instructions of a function."""
+class Frame(ABC):
+    """The code around the instructions of a function. `constants`: lines above it."""
 
-    constants: set[str]  # lines above the function
+    def __init__(self, writer: Writer, program: Sequence[UOp], dialect: Dialect) -> None:
+        self.writer, self.program, self.dialect = writer, program, dialect
+        self.constants: set[str] = set()
 
+    @abstractmethod
     def begin(self) -> None:
         """Names the arguments and the LOCAL memory."""
 
+    @abstractmethod
     def special(self, node: UOp) -> None:
         """Names the number of the task, group or lane."""
 
     def pick(self, node: UOp) -> None:
         """Names the source that a number selects."""
+        choose(self.writer, node)
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027  a lane has nothing to close
         """Closes what `special` opened."""
 
+    @abstractmethod
     def head(self, name: str) -> str:
         """The line that opens the function."""
 
+    @abstractmethod
     def attributes(self) -> str:
         """The attributes of the function."""
 
 
-class TaskFrame:
+class TaskFrame(Frame):
     """A function that runs the tasks lo..hi-1, with tables of arguments and with scratch memory."""
 
-    def __init__(self, writer: Writer, program: Sequence[UOp], dialect: Dialect) -> None:
-        self.writer, self.program, self.dialect = writer, program, dialect
-        self.constants: set[str] = set()
-        self.task: tuple[int, str] | None = None  # line of the counter's phi, block before
+    task: tuple[int, str] | None = None  # line of the counter's phi, block before
 
     def head(self, name: str) -> str:
         return self.dialect.head.format(name=name)
@@ -94,7 +91,7 @@ class TaskFrame:
         """From a table: of numbers, or of the positions of pointers among the arguments."""
         number, *choices = node.src
         if any(choice.op not in (Ops.CONST, Ops.PARAM) for choice in choices):
-            choose(self.writer, node)
+            super().pick(node)
             return
         emit, is_pointer = self.writer.emit, choices[0].op is Ops.PARAM
         place = {param: i for i, param in enumerate(params(self.program))}
@@ -124,12 +121,8 @@ class TaskFrame:
         writer.start_block("done")
 
 
-class LaneFrame:
+class LaneFrame(Frame):
     """A function that is one lane of one group."""
-
-    def __init__(self, writer: Writer, program: Sequence[UOp], dialect: Dialect) -> None:
-        self.writer, self.program, self.dialect = writer, program, dialect
-        self.constants: set[str] = set()
 
     def head(self, name: str) -> str:
         buffer = f"{self.dialect.buffer} {self.dialect.promise}"
@@ -178,12 +171,6 @@ class LaneFrame:
         if self.writer.types[dtypes.index] != "i32":
             value = self.writer.emit(f"zext nneg i32 {value} to i64")
         self.writer.names[node] = value
-
-    def pick(self, node: UOp) -> None:
-        choose(self.writer, node)
-
-    def finish(self) -> None:
-        """A lane has nothing to close."""
 
 
 def name_variable(writer: Writer, node: UOp, value: str) -> None:

@@ -30,21 +30,11 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.llvm_warp import (
-    commit,
-    exchange,
-    fence,
-    fetch,
-    gather,
-    matrix,
-    signal,
-    wait,
-)
+from tinygrad.backends.llvm_warp import commit, exchange, fence, fetch, gather, matrix, signal, wait
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # One column each for floats, signed integers, unsigned integers and bool.
 BINARY: dict[Ops, tuple[str, str, str, str]] = {
@@ -124,11 +114,7 @@ class _Function(Writer):
     """One function under construction."""
 
     def __init__(
-        self,
-        program: Sequence[UOp],
-        types: dict[DType, str],
-        dialect: Dialect,
-        target: Target,
+        self, program: Sequence[UOp], types: dict[DType, str], dialect: Dialect, target: Target
     ) -> None:
         super().__init__(types)
         self.program, self.dialect = program, dialect

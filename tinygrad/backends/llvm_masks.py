@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from tinygrad.backends.llvm_text import Writer, is_number
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 NARROWEST, WIDEST = 8, 64  # bits of a lane
 BLOCKS = (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF)

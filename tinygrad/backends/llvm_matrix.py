@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from tinygrad.backends.llvm_text import Writer, is_number
 from tinygrad.backends.llvm_warp import begin_products, multiply_in_warp
 from tinygrad.loops.matrix_units import UNITS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # unit → intrinsic, LLVM's type of an element of both operands
 VECTOR_UNITS = {

@@ -8,8 +8,7 @@ import struct
 from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.base.bits import encode
 from tinygrad.base.dtype import ConstType, DType, dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 TYPES = {
     dtypes.bool: "i1",

@@ -4,8 +4,7 @@ matrix units whose operands all lanes hold."""
 from __future__ import annotations
 
 from tinygrad.backends.llvm_text import Writer, is_number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # unit → intrinsic, LLVM's type of a word of both operands
 WARP_UNITS = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.instructions import local_layout as local_layout  # the layout of LOCALs, too
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 def params(program: Sequence[UOp]) -> list[UOp]:

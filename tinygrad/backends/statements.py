@@ -16,8 +16,7 @@ from typing import Any
 from tinygrad.backends.program import carries, inlined
 from tinygrad.base.dtype import ConstType, DType
 from tinygrad.base.errors import CompileError
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONGEST = 100  # characters of an expression that is still inlined
 OPERATORS = {

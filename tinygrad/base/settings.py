@@ -244,19 +244,6 @@ def requested_device() -> str:
 
 ALMOST = ("y", "yes", "t", "true", "on")  # other words may be other programs'
 DEVICE_NAMES = (
-    "CPU",
-    "CL",
-    "GPU",
-    "CUDA",
-    "NV",
-    "METAL",
-    "AMD",
-    "HIP",
-    "QCOM",
-    "WEBGPU",
-    "CLANG",
-    "LLVM",
-    "PYTHON",
-    "NULL",
-    "NPY",
+    *("CPU", "CL", "GPU", "CUDA", "NV", "METAL", "AMD", "HIP", "QCOM", "WEBGPU"),
+    *("CLANG", "LLVM", "PYTHON", "NULL", "NPY"),  # by how it computes, not where
 )

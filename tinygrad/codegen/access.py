@@ -19,20 +19,12 @@ from tinygrad.codegen.addresses import SLACK, Address, Addresses, Loops, around
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Program, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    element,
-    elements,
-    flat_offset,
-    name_of,
-    option,
-    role_of,
-    size_of,
-)
+from tinygrad.loops.layout import element, elements, flat_offset, option
+from tinygrad.loops.reads import LONGEST_STEP
+from tinygrad.loops.roles import name_of, role_of, size_of
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import ALIGNMENT
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 FETCHED = 16
 """Bytes that one asynchronous copy to LOCAL memory moves."""

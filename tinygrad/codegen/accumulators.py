@@ -14,20 +14,11 @@ from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Leaves, Put
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import empty_of, is_compensated, is_long
-from tinygrad.loops.layout import (
-    element,
-    factor_of,
-    flat_offset,
-    own_ranges,
-    role_of,
-    size_of,
-    term_of,
-)
-from tinygrad.loops.roles import LANES, WRITTEN_OUT
+from tinygrad.loops.layout import element, factor_of, flat_offset, term_of
+from tinygrad.loops.roles import LANES, WRITTEN_OUT, own_ranges, role_of, size_of
 from tinygrad.loops.together import BEFORE
 from tinygrad.simplify.constants import identity
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 APART = WRITTEN_OUT | {"TILE"}
 """Roles whose turns each have a state of their own; but a unit's state covers all turns of the TILE

@@ -11,20 +11,11 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, as_node
-from tinygrad.loops.layout import (
-    elements,
-    flat_offset,
-    memory_of,
-    name_of,
-    option,
-    role_of,
-    size_of,
-)
-from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT
+from tinygrad.loops.layout import elements, flat_offset, memory_of, option
+from tinygrad.loops.roles import COPIED, LANES, WRITTEN_OUT, name_of, role_of, size_of
 from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import ALIGNMENT
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 SLACK = 64
 """Elements after a staged array, so that a whole vector at its end may be read or written."""

@@ -26,8 +26,7 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import option
 from tinygrad.loops.nest import Fill, Item, Leaf, Loop
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def _filled_ahead(item: Loop) -> list[Fill]:

@@ -12,19 +12,13 @@ from tinygrad.base.helpers import prod
 from tinygrad.codegen.addresses import ROW, Addresses, is_swizzled
 from tinygrad.codegen.linear import as_node
 from tinygrad.codegen.tiles import in_turns
-from tinygrad.loops.layout import (
-    copy_of,
-    element,
-    flat_offset,
-    option,
-    own_ranges,
-    size_of,
-)
+from tinygrad.loops.layout import element, flat_offset, option
+from tinygrad.loops.reads import copy_of
+from tinygrad.loops.roles import own_ranges, size_of
 from tinygrad.simplify.affine import FREE, add, affine
 from tinygrad.simplify.forms import Terms, step_in
 from tinygrad.simplify.masks import conditions_of, gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONGEST = 256  # elements of a box along an axis
 STEP = 16  # bytes that a tensor's strides are multiples of

@@ -21,9 +21,8 @@ from tinygrad.codegen.pipeline import Lowered, Phase
 from tinygrad.schedule.bundles import Member, Values, alone, members_of
 from tinygrad.schedule.plan import variable_number
 from tinygrad.simplify.forms import number
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 MOST_TEXT = 8000
 """The most instructions of a function that combines several."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from tinygrad.codegen.access import Store
 from tinygrad.codegen.leaves import Leaves
-from tinygrad.loops.layout import memory_of, role_of, size_of
+from tinygrad.loops.layout import memory_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 @dataclass(frozen=True)

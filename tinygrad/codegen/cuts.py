@@ -14,13 +14,12 @@ from itertools import pairwise
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.loops.layout import flat_offset, own_ranges, role_of, size_of
-from tinygrad.loops.roles import LANES, WRITTEN_OUT
+from tinygrad.loops.layout import flat_offset
+from tinygrad.loops.roles import LANES, WRITTEN_OUT, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, affine, build
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 _CARRIED = (Ops.STAGE, Ops.RUNNING)
 

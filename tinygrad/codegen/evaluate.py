@@ -17,19 +17,9 @@ from tinygrad.codegen.linear import Program, Scope, as_node, is_off
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.codegen.running import Running
 from tinygrad.codegen.tiles import Tiles
-from tinygrad.loops.layout import (
-    fills_itself,
-    flat_offset,
-    indices,
-    memory_of,
-    name_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-)
+from tinygrad.loops.layout import fills_itself, flat_offset, indices, memory_of, option
 from tinygrad.loops.rebuild import value_at
-from tinygrad.loops.roles import WRITTEN_OUT
+from tinygrad.loops.roles import WRITTEN_OUT, name_of, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 

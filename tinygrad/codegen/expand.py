@@ -16,19 +16,11 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Leaves, Put
 from tinygrad.codegen.linear import Number, Values
-from tinygrad.loops.layout import (
-    accumulates,
-    name_of,
-    overlaps,
-    own_ranges,
-    role_of,
-    size_of,
-    term_of,
-)
+from tinygrad.loops.layout import accumulates, overlaps, term_of
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 
 
 class Expansion:

@@ -13,8 +13,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node, is_off
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 
 class Faults:

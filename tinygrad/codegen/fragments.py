@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import VerifyError
@@ -15,28 +16,30 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.tiles import in_turns
-from tinygrad.loops.layout import (
-    below_bits,
-    factor_of,
-    flat_offset,
-    memory_of,
-    name_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-    term_of,
-)
+from tinygrad.loops.layout import factor_of, flat_offset, memory_of, option, term_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
+from tinygrad.loops.reads import below_bits
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.constants import identity
-from tinygrad.simplify.forms import number, step_in
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.simplify.forms import Terms, number, step_in
+from tinygrad.uop import Ops, UOp
 
 WORD = dtypes.uint32
 ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes for each row
+
+
+class RowOrder(NamedTuple):
+    """How matrices that a warp gathers lie in memory: the loops over rows and over a row's words,
+    and the elements from one row to the next. `is_turned`: memory runs along the other axis, and
+    matrices of 8x8 elements of two bytes are transposed: a lane gets the elements that its row has
+    of two columns."""
+
+    row: UOp
+    word: UOp
+    step: int
+    is_turned: bool
 
 
 class Place:
@@ -184,43 +187,48 @@ class Sums:
 
     def _gathered(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp | None:
         """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r has the address
-        of row r of matrix w; lane 4*g + t gets word t of row g. If memory runs along the other axis
-        (`flip`), matrices of 8x8 elements of two bytes are transposed: the lane gets element g of
-        rows 2*t and 2*t + 1. None if memory has neither order."""
+        of row r of matrix w; lane 4*g + t gets word t of row g. None if memory has no such rows."""
         value = below_bits(value)
         stage = value.src[0] if value.op is Ops.INDEX else value
         if memory_of(stage) != "LOCAL" or not option(stage, "whole"):
             return None
         terms, constant = self.owner.integers.form(flat_offset(value))
-        digits = self.owner.lanes.block.digits
-        lanes = {digits[r].stride: r for r in value.ranges if r in digits}
-        g, t = lanes.get(ROW_STRIDE), lanes.get(1)
         inside, outside = self._of_words(items)
-        if g is None or t is None or step_in(terms, g) is None:
+        order = self._order_of_rows(value, terms, inside)
+        if order is None:
             return None
-        pack = prod(size_of(r) for r in inside)
-        steps = [terms.get(r, 0) for r in inside] or [1]
-        flip = terms.get(g) == 1 and pack == 2 and terms.get(t) == 2 * steps[0]
-        if not flip and (steps[0] != 1 or terms.get(t) != pack):
-            return None
-        row_step = steps[0] if flip else terms.get(g, 0)
-        lane = add(scale(g, ROW_STRIDE), t)
-        place = add(number(constant), modulo(lane, ROWS), row_step)
+        lane = add(scale(order.row, ROW_STRIDE), order.word)
+        place = add(number(constant), modulo(lane, ROWS), order.step)
         matrix, each = divide(lane, ROWS), 1
         for loop in reversed(outside):
             digit = modulo(divide(matrix, each), size_of(loop))
             place = add(place, digit, terms.get(loop, 0))
             each *= size_of(loop)
         for term, factor in terms.items():
-            if term not in (g, t, *inside, *outside):
+            if term not in (order.row, order.word, *inside, *outside):
                 place = add(place, term, factor)
-        addresses = self.owner.addresses
+        addresses, program = self.owner.addresses, self.owner.program
         pointer, alignment = addresses.pointer(addresses.at(stage, place, copies))
         if alignment % ROW_BYTES:
             return None
-        program = self.owner.program
-        arg = (flip, program.serial())
+        arg = (order.is_turned, program.serial())
         return program.effect(Ops.GATHER, WORD.vec(each), (pointer,), arg)
+
+    def _order_of_rows(self, value: UOp, terms: Terms, inside: Sequence[UOp]) -> RowOrder | None:
+        """How rows lie at an address of these terms, if as matrices of a `GATHER`: its words, or
+        those that are turned."""
+        digits = self.owner.lanes.block.digits
+        lanes = {digits[r].stride: r for r in value.ranges if r in digits}
+        row, word = lanes.get(ROW_STRIDE), lanes.get(1)
+        if row is None or word is None or step_in(terms, row) is None:
+            return None
+        pack = prod(size_of(r) for r in inside)
+        first = terms.get(inside[0], 0) if inside else 1
+        if terms.get(row) == 1 and pack == 2 and terms.get(word) == 2 * first:
+            return RowOrder(row, word, first, is_turned=True)
+        if first == 1 and terms.get(word) == pack:
+            return RowOrder(row, word, terms.get(row, 0), is_turned=False)
+        return None
 
     def _words(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp:
         """An operand's words: one load for each, if a word's elements are adjacent, or all of them

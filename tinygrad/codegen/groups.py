@@ -17,20 +17,11 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import (
-    fill_order,
-    memory_of,
-    nodes_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-)
+from tinygrad.loops.layout import fill_order, memory_of, nodes_of, option
 from tinygrad.loops.rebuild import rebuild
-from tinygrad.loops.roles import LANES
+from tinygrad.loops.roles import LANES, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 MOST_WARPS = 64
 """Up to so many warps, each lane combines the results of all; with more, they are combined by

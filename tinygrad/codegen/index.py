@@ -16,13 +16,11 @@ from operator import itemgetter
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
-from tinygrad.loops.layout import name_of, role_of, size_of
-from tinygrad.loops.roles import COPIED
+from tinygrad.loops.roles import COPIED, name_of, role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.simplify.forms import Terms, step_in
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, interval_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Copies = Mapping[UOp, int]
 

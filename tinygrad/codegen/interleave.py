@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from tinygrad.base.helpers import post_order
 from tinygrad.base.target import Target
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 STRAIGHT = GroupOp.ALU | {
     *(Ops.LOAD, Ops.STORE, Ops.INDEX, Ops.PREFETCH, Ops.VECTORIZE, Ops.GEP, Ops.SHUFFLE),

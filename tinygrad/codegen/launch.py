@@ -12,9 +12,8 @@ from tinygrad.codegen.clipping import Arms
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.leaves import Leaves
 from tinygrad.codegen.linear import Number, Program, as_node
-from tinygrad.loops.layout import size_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.roles import size_of
+from tinygrad.uop import Ops, UOp
 
 FALSE = UOp.const(dtypes.bool, False)
 

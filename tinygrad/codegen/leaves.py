@@ -11,12 +11,12 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
-from tinygrad.loops.layout import copy_of, option, role_of
-from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT
+from tinygrad.loops.layout import option
+from tinygrad.loops.reads import copy_of
+from tinygrad.loops.roles import COPIED, MERGED, WRITTEN_OUT, role_of
 from tinygrad.simplify.affine import affine
 from tinygrad.simplify.forms import step_in
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Leaves(NamedTuple):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tinygrad.base.helpers import colored
-from tinygrad.loops.layout import name_of, nodes_of, own_ranges, role_of, size_of, sums_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.layout import nodes_of
+from tinygrad.loops.reads import sums_of
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 
 ORDER = ("PARALLEL", "LANE", "LOOP", "ORDERED", "GROUP", "SPREAD", "UNROLL", "VECTOR", "TILE")
 COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}

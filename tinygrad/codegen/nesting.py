@@ -16,28 +16,13 @@ from tinygrad.loops.layout import (
     fill_order,
     fills_itself,
     memory_of,
-    name_of,
     option,
-    own_ranges,
-    role_of,
-    size_of,
 )
-from tinygrad.loops.nest import (
-    Branch,
-    Copy,
-    Fill,
-    Given,
-    Item,
-    Leaf,
-    Loop,
-    NestScope,
-    Reduce,
-)
+from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
 from tinygrad.loops.rebuild import value_at
-from tinygrad.loops.roles import LAUNCHED, SEQUENTIAL
+from tinygrad.loops.roles import LAUNCHED, SEQUENTIAL, name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 MOST_COPIES = 24
 """The most static copies in a nest, and in each fill of a stage in it; beyond that, clipped turns

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.nest import NestScope
+from tinygrad.loops.roles import name_of, size_of
 from tinygrad.loops.trims import Stop, ends_of
 from tinygrad.simplify.affine import add, divide
 from tinygrad.simplify.forms import number
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import Interval, bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,14 @@ from tinygrad.loops.layout import (
     fact,
     fill_order,
     memory_of,
-    name_of,
     nodes_of,
     overlaps,
-    own_ranges,
-    role_of,
-    size_of,
     stores_of,
 )
 from tinygrad.loops.nest import axes, text
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import local_layout
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Pass = tuple[str, Callable[[UOp, Target], UOp], str]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from tinygrad.base.target import Target
 from tinygrad.base.windows import Stretch, merged, windows
-from tinygrad.loops.layout import memory_of, nodes_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import memory_of, nodes_of
 from tinygrad.loops.rebuild import Replacement, rebuild
+from tinygrad.loops.roles import own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def portions(kernel: UOp, target: Target) -> list[UOp]:

@@ -14,10 +14,11 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
 from tinygrad.loops.cost import weight
-from tinygrad.loops.layout import accumulates, name_of, nodes_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import accumulates, nodes_of
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.tensorise import within
 from tinygrad.simplify.constants import identity
 from tinygrad.uop.node import UOp

@@ -10,11 +10,10 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Program, Values
 from tinygrad.codegen.reduce import PLAIN, Combiner
-from tinygrad.loops.layout import role_of, size_of
 from tinygrad.loops.nest import Item, NestScope
+from tinygrad.loops.roles import role_of, size_of
 from tinygrad.simplify.constants import identity
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Running:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinygrad.codegen.index import Copies, Integers
-from tinygrad.loops.layout import size_of
+from tinygrad.loops.roles import size_of
 from tinygrad.simplify.forms import Terms
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Parts = tuple[int, list[int]]
 """An index as a sum: a part that all lanes share, which is a multiple of the first number (0: there

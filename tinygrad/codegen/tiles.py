@@ -18,20 +18,12 @@ from tinygrad.codegen.access import Access, Store
 from tinygrad.codegen.addresses import Loops
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
-from tinygrad.loops.layout import (
-    fills_itself,
-    flat_offset,
-    memory_of,
-    own_ranges,
-    role_of,
-    size_of,
-)
+from tinygrad.loops.layout import fills_itself, flat_offset, memory_of
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.rebuild import value_at
-from tinygrad.loops.roles import MERGED
+from tinygrad.loops.roles import MERGED, own_ranges, role_of, size_of
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 
 class Owner(Protocol):

@@ -15,8 +15,7 @@ from tinygrad.schedule.strides import Strides, steps_between, strides_of
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.transforms.gradient import RULES as GRADIENTS
 from tinygrad.transforms.gradient import reshaped
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Pair = tuple[int, int]
 

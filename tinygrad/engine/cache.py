@@ -50,13 +50,7 @@ class DiskCache:
 
     def sweep(self, limit: int) -> None:
         """Removes the least recently used entries until at most `limit` bytes are left."""
-        if self.folder is None:
-            return
-        entries = []
-        for entry in _files(str(self.folder), 2):
-            with contextlib.suppress(OSError):
-                stat = entry.stat()
-                entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, entry.path))
+        entries = self.entries()
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries):
             if total <= limit:
@@ -64,6 +58,16 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             total -= size
+
+    def entries(self) -> list[tuple[float, int, str]]:
+        """When each file was last used, its bytes and its path. Other processes may add files, and
+        remove them while these are counted."""
+        found = []
+        for entry in _files(str(self.folder), 2) if self.folder is not None else ():
+            with contextlib.suppress(OSError):
+                stat = entry.stat()
+                found.append((max(stat.st_atime, stat.st_mtime), stat.st_size, entry.path))
+        return found
 
     def clear(self) -> None:
         """Removes all entries."""

@@ -37,9 +37,8 @@ from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.unread import without_unread
 from tinygrad.schedule.strides import repeats, steps_between
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import misfit
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Bound = dict[UOp, UOp]
 """Variables, and expressions of them, with the values that they have in a call."""

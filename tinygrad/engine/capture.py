@@ -55,9 +55,8 @@ from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import turns
 from tinygrad.schedule.strides import steps_between
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import from_zero, is_by_sizes, sizes_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 REPLACED = (
     "is a gradient that a captured step made after a zero_grad() of its own: no replay makes it "

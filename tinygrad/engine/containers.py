@@ -20,8 +20,7 @@ from typing import Any
 
 from tinygrad.base.errors import JitError
 from tinygrad.engine.holders import Holder
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 class Plain:

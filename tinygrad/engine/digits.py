@@ -17,8 +17,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.kernels import kernel_key, load_kernels
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.plan import variable_name
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # of a digit: with 8 bits a pass is faster by a tenth, but a word of 32 takes one more
 BITS = 11
@@ -116,8 +115,7 @@ def _dealing() -> UOp:
     shift = UOp.variable(variable_name(1), PLACE_BITS, 63, dtypes.int64)
     start = starts.index(_digit(word, shift))
     return UOp.sink(
-        to.index(start.cast(dtypes.index)).store(word, turn),
-        start.store(start + 1, turn),
+        to.index(start.cast(dtypes.index)).store(word, turn), start.store(start + 1, turn)
     )
 
 

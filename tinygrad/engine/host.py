@@ -19,8 +19,7 @@ from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array, numpy_dtype
 from tinygrad.schedule.plan import Step
 from tinygrad.transforms.gradient import CALLS, CallRule
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 PIECE = 64 << 20  # bytes of a copy that are on the host at a time, if it must go through it
 

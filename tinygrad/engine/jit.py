@@ -22,13 +22,7 @@ from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import JIT
 from tinygrad.engine.call import Call, Given, Outdated
 from tinygrad.engine.capture import Capture, Captured, completed
-from tinygrad.engine.containers import (
-    Attributed,
-    Plain,
-    bindings_below,
-    flatten,
-    without_values,
-)
+from tinygrad.engine.containers import Attributed, Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
 from tinygrad.engine.gradients import given_since
 from tinygrad.engine.holders import Holder, holders, surroundings, surroundings_now
@@ -49,11 +43,7 @@ from tinygrad.uop.node import UOp
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LATER = (
-    inspect.isgeneratorfunction,
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
-)
+_LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 MANY_KEYS = 64  # that came only once each: this step will never be replayed
 

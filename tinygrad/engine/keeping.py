@@ -26,15 +26,7 @@ from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.realize import before_overwriting, capturing, read, realize, whole_buffer
-from tinygrad.engine.storage import (
-    HOST,
-    Buffer,
-    bind,
-    borrowed,
-    buffer_of,
-    latest,
-    note_change,
-)
+from tinygrad.engine.storage import HOST, Buffer, bind, borrowed, buffer_of, latest, note_change
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import shown, whole_array
 from tinygrad.uop.node import UOp

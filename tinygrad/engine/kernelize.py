@@ -10,8 +10,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import KernelInfo, Plan
 from tinygrad.schedule.shard import is_sharded
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def kernelize(*roots: UOp) -> None:

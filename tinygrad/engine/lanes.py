@@ -102,9 +102,7 @@ def _waits(lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]]) -> lis
 
 
 def run_lanes(
-    segments: Sequence[Segment],
-    launch: Callable[[int], Any],
-    finish: Callable[[int], Any],
+    segments: Sequence[Segment], launch: Callable[[int], Any], finish: Callable[[int], Any]
 ) -> None:
     """Runs all segments, the lanes in parallel. `launch` starts a segment by its number, `finish`
     waits until it is over. The first error is raised when all lanes have stopped."""

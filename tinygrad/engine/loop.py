@@ -18,8 +18,7 @@ from tinygrad.engine.storage import Buffer
 from tinygrad.engine.turns import preparing
 from tinygrad.schedule.memory import ALIGNMENT
 from tinygrad.schedule.plan import Step
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.scan import ScanInfo
 
 MOST_BODIES = 256

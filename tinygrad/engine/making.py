@@ -38,8 +38,7 @@ from tinygrad.schedule.fills import with_shared_fills
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.memory import ALIGNMENT
 from tinygrad.schedule.plan import Plan, Wishes, shortest, variable_number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.verify import verify
 
 __all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]

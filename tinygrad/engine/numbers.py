@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.plan import BITS, signed_bits
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 # Ops with the same result whether a number is in the code or read at run time.
 _TAKES_ANY_NUMBER = frozenset(

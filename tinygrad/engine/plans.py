@@ -37,8 +37,7 @@ from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
 from tinygrad.schedule.plan import Plan, Step, Storage
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import Cut, Place, Placement
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first

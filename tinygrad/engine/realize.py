@@ -29,14 +29,7 @@ from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
-from tinygrad.engine.faults import (
-    Taken,
-    leave,
-    note,
-    noted,
-    raise_faults,
-    spoilt,
-)
+from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.numbers import Number
 from tinygrad.engine.plans import Found, known_plan, make_plan
@@ -71,8 +64,7 @@ from tinygrad.engine.structure import (
 from tinygrad.engine.turns import in_turn, keeping, turns
 from tinygrad.engine.views import is_shown, shown, shown_of
 from tinygrad.schedule.bases import beneath, is_kernelized, stored_base
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.placement import names_of
 
 

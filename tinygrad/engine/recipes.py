@@ -25,8 +25,7 @@ from tinygrad.engine.stopwatch import Stopwatch
 from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.loops.recipe import Recipe, apply, from_text, to_text
 from tinygrad.loops.search import NEEDED_GAIN, elsewhere, search
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MOST_INSTRUCTIONS = 5000
 """LLVM's time grows faster than the text, and caches can't hold more."""

@@ -115,11 +115,7 @@ class Replay:
         return [Buffer(device, nbytes) for _, device, nbytes in self.fresh]
 
     def run(
-        self,
-        inputs: Sequence[Buffer],
-        values: Sequence[int],
-        made: Sequence[Buffer],
-        over: Over,
+        self, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer], over: Over
     ) -> None:
         """Runs all plans, which fill the buffers `made`. If that is left by an error or by Ctrl-C
         and something is `over`, all is, or what it writes is spoilt."""

@@ -392,10 +392,7 @@ class RunnablePlan:
         return made
 
     def storages(
-        self,
-        params: Sequence[Buffer],
-        given: Mapping[int, Buffer],
-        arenas: Mapping[str, Arena],
+        self, params: Sequence[Buffer], given: Mapping[int, Buffer], arenas: Mapping[str, Arena]
     ) -> list[Buffer]:
         """The buffers of all storages: those `given`, temporaries in the `arenas`, and new ones."""
         buffers = []

@@ -16,8 +16,7 @@ from tinygrad.codegen.names import axis_colors
 from tinygrad.codegen.pipeline import Lowered, Phase
 from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.schedule.plan import Plan
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 _OPENS = (Ops.RANGE, Ops.IF)
 _CLOSES = (Ops.END, Ops.ENDIF)

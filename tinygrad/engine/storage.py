@@ -33,8 +33,7 @@ from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.profile import GlobalCounters
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import placed
 
 ml_dtypes = later("ml_dtypes")

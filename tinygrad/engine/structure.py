@@ -14,8 +14,7 @@ from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, 
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import bits_variable, variable_name
 from tinygrad.schedule.strides import steps_between
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import names_of
 
 _DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow

@@ -27,12 +27,11 @@ from tinygrad.engine.recipes import MOST_INSTRUCTIONS
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import Buffer, as_array, numpy_dtype
 from tinygrad.loops.cost import estimate, turns
-from tinygrad.loops.layout import own_ranges, role_of
 from tinygrad.loops.recipe import apply, from_text
+from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.loops.vectors.tasks import TASKS
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_name, variable_number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.text import parse
 
 BATCH = 1e-3  # seconds of a batch, at least

@@ -16,8 +16,7 @@ from tinygrad.engine.replay import Execution
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.turns import preparing
 from tinygrad.schedule.plan import Plan
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 WORTH = 7 / 8  # of the temporaries' bytes: with more left, kernels aren't compiled again
 

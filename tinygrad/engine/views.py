@@ -14,8 +14,7 @@ from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.sharing import address_of
 from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
 from tinygrad.schedule.strides import steps_between
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Array = NDArray[Any]
 

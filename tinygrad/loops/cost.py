@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import nodes_of
+from tinygrad.loops.roles import own_ranges, size_of
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops

@@ -7,22 +7,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import factor_of, own_ranges, role_of, size_of, term_of
+from tinygrad.loops.layout import factor_of, term_of
 from tinygrad.loops.matrix_units import UNITS, Part
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def distribute(
-    kernel: UOp,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    depth: Sequence[str],
-    unit: str,
+    kernel: UOp, rows: Sequence[str], columns: Sequence[str], depth: Sequence[str], unit: str
 ) -> UOp:
     """Distributes a sum of a unit's products over the lanes of a warp. Each lane reads the operand
     elements that the unit expects from it, and holds the elements of the result that the unit
@@ -38,7 +34,7 @@ def distribute(
     unit reads staged operands itself, it is only told the loops that it runs over.
 
     >>> from tinygrad.base.dtype import dtypes
-    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.viz.loops import draw, product
     >>> from tinygrad.loops.primitives import role, split
     >>> from tinygrad.loops.tensorise import tensorise
     >>> cut = tensorise(product(16, 8, 16, dtypes.bfloat16), "k", 0, "mma.bf16")

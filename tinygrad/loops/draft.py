@@ -12,24 +12,12 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import (
-    accumulates,
-    fill_order,
-    memory_of,
-    name_of,
-    nodes_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import accumulates, fill_order, memory_of, nodes_of, option, stores_of
 from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
+from tinygrad.loops.reads import reads_of, step, sums_of
 from tinygrad.loops.recipe import Recipe
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, Ops
@@ -170,6 +158,10 @@ class Draft:
         """The REDUCEs of the kernel."""
         return sums_of(self.nodes)
 
+    def sum_over(self, loop: str) -> UOp:
+        """The REDUCE that the loop of that name belongs to."""
+        return next(node for node in self.sums if self.loops[loop] in own_ranges(node))
+
     @property
     def inner_stages(self) -> list[UOp]:
         """The stages that are filled inside the stores' nest. Those in GLOBAL memory are filled
@@ -209,6 +201,14 @@ class Draft:
     def inline(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values, and of the stages that are filled while they are computed."""
         return [*_within(self.kernel, tuple(values), is_inline=True)]
+
+    def sums_in(self, nest: Nest) -> list[UOp]:
+        """The REDUCEs of a nest, and of the stages that are filled while it runs."""
+        return sums_of(self.inline(nest.values))
+
+    def reads_in(self, nest: Nest) -> list[UOp]:
+        """The reads of a nest, and of the stages that are filled while it runs."""
+        return reads_of(self.inline(nest.values))
 
     def path(self, node: UOp) -> tuple[int, ...]:
         return path_to(self.kernel, node)

@@ -13,26 +13,11 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.draft import COPIES, SHORT_VECTORS, UNROLL_WHOLE, Draft, names, steps_along
 from tinygrad.loops.groups.schedule import schedule_groups
-from tinygrad.loops.layout import (
-    LINE,
-    divisions,
-    flat_offset,
-    indices,
-    is_index,
-    is_plain_loop,
-    linear,
-    name_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import LINE, flat_offset, indices, option, stores_of
 from tinygrad.loops.products import contractions, factors_of
+from tinygrad.loops.reads import divisions, is_index, linear, reads_of, step, sums_of
 from tinygrad.loops.recipe import Recipe
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.sharing import keep_row_sums, share_values
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import transpose_windows
@@ -48,8 +33,7 @@ from tinygrad.loops.vectors.stencils import stencil
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 PLANE = 32
 """Vectors of pixels in a large plane: the partial tiles at its end then hardly matter."""
@@ -148,7 +132,7 @@ def _nest(draft: Draft, name: str) -> None:
     stage = draft.stages.get(name)
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
         return  # it is filled for each lane of a loop around it, so its own loops can't be vectors
-    inside = sums_of(draft.inline(nest.values))
+    inside = draft.sums_in(nest)
     if stage is not None and any(role_of(r) == "VECTOR" for n in inside for r in own_ranges(n)):
         for node in inside:  # vectors of a sum that has several readers: all lie along the sums
             spread_reduction(draft, node, None)

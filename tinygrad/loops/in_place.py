@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Nest
-from tinygrad.loops.layout import divisions, elements, flat_offset, reads_of, step
+from tinygrad.loops.layout import elements, flat_offset
+from tinygrad.loops.reads import divisions, reads_of, step
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LAYING_OUT = 2
 """Cycles to lay out one element of the rows in another order of loops."""

@@ -1,23 +1,15 @@
-"""Questions about one node of a kernel: what a RANGE, a STAGE and an INDEX contain, and how a
-staged value is laid out in memory. No other file takes these tuples apart (docs/notes/recipes.md).
-"""
+"""What a kernel's STOREs, REDUCEs, STAGEs and INDEXes say, and how a staged value is laid out in
+memory. No other file takes these tuples apart, but for `roles` (docs/notes/recipes.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
-from tinygrad.simplify.affine import affine, weighted
-from tinygrad.simplify.forms import step_in
-from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
-
-LONGEST_STEP = 4
-"""The largest step of a read, in elements, that is done by whole vectors and shuffles."""
+from tinygrad.loops.roles import name_of, own_ranges, size_of
+from tinygrad.simplify.affine import weighted
+from tinygrad.uop import Ops, UOp
 
 LINE = 64
 """Bytes of a cache line, for the layout of staged rows."""
@@ -28,31 +20,6 @@ def nodes_of(kernel: UOp) -> tuple[UOp, ...]:
     """The kernel's nodes, sources first. They are collected once for all callers that ask about the
     same kernel."""
     return tuple(kernel.toposort())
-
-
-def name_of(node: UOp) -> str:
-    """The name of a RANGE or a STAGE, unique in its kernel."""
-    return str(node.arg[0])
-
-
-def role_of(loop: UOp) -> str:
-    """How a RANGE runs: LOOP, PARALLEL, VECTOR, ..."""
-    return str(loop.arg[1])
-
-
-def size_of(loop: UOp) -> int:
-    """The largest number of turns of a RANGE; limits are ignored."""
-    return int(loop.src[0].vmax)
-
-
-def is_plain_loop(loop: UOp) -> bool:
-    """Whether the loop is a LOOP of fixed size without limits."""
-    return role_of(loop) == "LOOP" and len(loop.src) == 1
-
-
-def own_ranges(node: UOp) -> tuple[UOp, ...]:
-    """The loops that a REDUCE, STAGE or STORE closes."""
-    return node.src[CLOSERS[node.op] :]
 
 
 def stores_of(kernel: UOp) -> dict[str, list[UOp]]:
@@ -147,75 +114,6 @@ def indices(access: UOp) -> tuple[UOp, ...]:
     return access.src[1 : 1 + access.arg]
 
 
-def step(access: UOp, loop: UOp) -> int | None:
-    """How many elements an INDEX advances with each turn of `loop`; None if the step is not
-    constant."""
-    return step_in(affine(flat_offset(access))[0], loop)
-
-
-def reads_of(nodes: Iterable[UOp]) -> list[UOp]:
-    """The INDEXes among these nodes."""
-    return [node for node in nodes if node.op is Ops.INDEX]
-
-
-def sums_of(nodes: Iterable[UOp]) -> list[UOp]:
-    """The REDUCEs among these nodes."""
-    return [node for node in nodes if node.op is Ops.REDUCE]
-
-
-def divisions(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, int]]:
-    """The dividends and divisors of the quotients and remainders in index expressions among these
-    nodes."""
-    for node in nodes:
-        if node.op in (Ops.IDIV, Ops.MOD) and is_index(node) and node.src[1].op is Ops.CONST:
-            yield node.src[0], int(node.src[1].arg)
-
-
-def linear(use: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether an index expression steps through both loops as through one, or depends on
-    neither."""
-    if not is_index(use):
-        return not {outer, inner} & use.ranges
-    terms, _ = affine(use)
-    if any(t not in (outer, inner) and t.ranges & {outer, inner} for t in terms):
-        return False
-    return terms.get(outer, 0) == terms.get(inner, 0) * size_of(inner)
-
-
-def goes_as_one(value: UOp, outer: UOp, inner: UOp) -> bool:
-    """Whether everything that a value is computed from steps through two plain loops as through
-    one."""
-    if not (is_plain_loop(outer) and is_plain_loop(inner)):
-        return False
-    for node in value.toposort():
-        if node.op is Ops.INDEX:
-            uses: tuple[UOp, ...] = (flat_offset(node),)
-        else:
-            uses = () if is_index(node) else tuple(filter(is_index, node.src))
-        if not all(linear(use, outer, inner) for use in uses):
-            return False
-    return True
-
-
-def below_bits(value: UOp) -> UOp:
-    """A value without its bitcasts between dtypes of one size."""
-    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-        value = value.src[0]
-    return value
-
-
-def copy_of(value: UOp) -> UOp | None:
-    """The read of a buffer that a value is, but for such bitcasts; None if it is computed."""
-    value = below_bits(value)
-    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
-
-
-def steady(access: UOp, loop: UOp) -> bool:
-    """Whether a vector along `loop` reads this INDEX as whole vectors."""
-    found = step(access, loop)
-    return found is not None and abs(found) <= LONGEST_STEP
-
-
 def overlaps(stage: UOp) -> bool:
     """Whether lanes beyond the end of a row would reach into the next row."""
     return any(extra < 0 for _, extra in option(stage, "pad", ()))
@@ -229,8 +127,3 @@ def row_padding(row_elements: int, itemsize: int) -> int:
     if padded * itemsize % 4096 == 0:
         padded += 2 * line
     return padded - row_elements
-
-
-def is_index(node: UOp) -> bool:
-    """Whether the value is an address or a loop counter."""
-    return node.dtype is dtypes.index

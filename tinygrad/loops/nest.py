@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
-from tinygrad.loops.roles import SEQUENTIAL
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.roles import SEQUENTIAL, name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.text import SIGNS
 
 

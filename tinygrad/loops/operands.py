@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import nodes_of
+from tinygrad.loops.roles import name_of, own_ranges, size_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 @lru_cache(16)

@@ -5,9 +5,9 @@ Each one checks what it requires, and its errors say what would have been legal.
 names of loops and stages, and paths (positions of sources from the SINK down). The docstrings show
 loops before and after: `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role, `i:7<x` a loop
 that also stops at x. The examples are run by the tests. Their kernels, and `draw`, come from
-`loops/drawing`; `draw` prints one line for the loops of each stage, reduction and store.
+`viz/loops`; `draw` prints one line for the loops of each stage, reduction and store.
 
->>> from tinygrad.loops.drawing import draw, past_sums, product, scaled, shares, sums
+>>> from tinygrad.viz.loops import draw, past_sums, product, scaled, shares, sums
 """
 
 from __future__ import annotations
@@ -19,21 +19,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.distribute import distribute
-from tinygrad.loops.layout import (
-    element,
-    fact,
-    is_plain_loop,
-    memory_of,
-    name_of,
-    nodes_of,
-    option,
-    own_ranges,
-    role_of,
-    size_of,
-    stores_of,
-    strides,
-    sums_of,
-)
+from tinygrad.loops.layout import element, fact, memory_of, nodes_of, option, stores_of, strides
 from tinygrad.loops.operands import (
     at_path,
     check_unused,
@@ -42,16 +28,16 @@ from tinygrad.loops.operands import (
     owners_of,
     stage_named,
 )
+from tinygrad.loops.reads import sums_of
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
-from tinygrad.loops.roles import ROLES
+from tinygrad.loops.roles import ROLES, is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MEMORIES = ("GLOBAL", "LOCAL", "REG")
 LARGEST_VECTOR, LARGEST_UNROLL = 64, 64

@@ -13,14 +13,14 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import weight
 from tinygrad.loops.draft import Draft, Nest, names, steps_along
 from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
-from tinygrad.loops.layout import below_bits, name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
+from tinygrad.loops.reads import below_bits, sums_of
 from tinygrad.loops.register_tiles import FEW_REGISTERS, Surroundings, register_tile
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.schedule.bases import beneath
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 PACKING = 0.125
 """Cycles that it takes to pack a byte of columns."""

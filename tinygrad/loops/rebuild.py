@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import post_order
-from tinygrad.loops.layout import indices, nodes_of, own_ranges
+from tinygrad.loops.layout import indices, nodes_of
+from tinygrad.loops.roles import own_ranges
 from tinygrad.simplify.affine import add, canonical, divide, modulo, with_sources
 from tinygrad.simplify.masks import conditions_of, gate_of, with_gate
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import CLOSERS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""The roles of loops: how a loop is run. Each has a row here, and every set of roles that the other
-files ask about."""
+"""What a RANGE says: the name of a loop, its turns, and its role, which is how it is run. Each role
+has a row here, and every set of roles that the other files ask about."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
+from tinygrad.uop.infer import CLOSERS
 
 OUTPUT = frozenset((Ops.STORE, Ops.STAGE))
 REDUCED = frozenset((Ops.REDUCE,))
@@ -46,3 +47,28 @@ MERGED = frozenset(("VECTOR", "TILE"))
 """The turns are elements of one vector."""
 
 COPIED = WRITTEN_OUT | MERGED
+
+
+def name_of(node: UOp) -> str:
+    """The name of a RANGE or a STAGE, unique in its kernel."""
+    return str(node.arg[0])
+
+
+def role_of(loop: UOp) -> str:
+    """How a RANGE runs: LOOP, PARALLEL, VECTOR, ..."""
+    return str(loop.arg[1])
+
+
+def size_of(loop: UOp) -> int:
+    """The largest number of turns of a RANGE; limits are ignored."""
+    return int(loop.src[0].vmax)
+
+
+def is_plain_loop(loop: UOp) -> bool:
+    """Whether the loop is a LOOP of fixed size without limits."""
+    return role_of(loop) == "LOOP" and len(loop.src) == 1
+
+
+def own_ranges(node: UOp) -> tuple[UOp, ...]:
+    """The loops that a REDUCE, STAGE or STORE closes."""
+    return node.src[CLOSERS[node.op] :]

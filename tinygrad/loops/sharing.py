@@ -11,26 +11,15 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    accumulates,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    row_padding,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import accumulates, row_padding, stores_of
 from tinygrad.loops.products import factors_of, operands_of, those_in
+from tinygrad.loops.reads import LONGEST_STEP, reads_of, step, sums_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.loops.register_tiles import register_tile
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.schedule.bases import beneath
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.THREEFRY))
 """Operations whose results are worth keeping."""

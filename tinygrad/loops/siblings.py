@@ -9,9 +9,10 @@ from itertools import combinations
 from tinygrad.base.helpers import post_order
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, sums_of
 from tinygrad.loops.products import contractions
+from tinygrad.loops.reads import reads_of, sums_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges
 from tinygrad.uop.node import UOp
 
 REGISTERS = 8

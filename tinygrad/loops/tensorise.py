@@ -9,10 +9,10 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import read_where, replaced
+from tinygrad.loops.roles import is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.simplify.constants import identity
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -72,7 +72,7 @@ def complete(kernel: UOp, name: str) -> UOp:
     becomes
         for name.i:16: name[name.i] = where(16*b + name.i < n, x(16*b + name.i), 0)
 
-    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.viz.loops import draw, product
     >>> from tinygrad.loops.primitives import stage
     >>> cut = split(product(4, 20, 32), "n", 16, "ni")
     >>> staged = stage(cut, (0, 1, 0, 1), ("k", "ni"), "pb")

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import nodes_of, own_ranges, role_of, sums_of
+from tinygrad.loops.layout import nodes_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named, loops_alike
+from tinygrad.loops.reads import sums_of
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import own_ranges, role_of
 from tinygrad.simplify.constants import identity, is_zero
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 BEFORE = "before"
 """The tag of a RUNNING whose value excludes the current turn."""
@@ -46,7 +47,7 @@ def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     Requires: `kept` and `given` each name all loops of REDUCEs, in order, with the same sizes. No
     REDUCE may depend on another one that it then shares loops with.
 
-    >>> from tinygrad.loops.drawing import draw, two_sums
+    >>> from tinygrad.viz.loops import draw, two_sums
     >>> draw(two_sums(4, 8))
     reduce add: k:8
     reduce max: k1:8
@@ -75,7 +76,7 @@ def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
 
         for k: s += x(k)        becomes        for k2: s += x(k2)
 
-    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.viz.loops import draw, product
     >>> draw(product(4, 8, 16))
     reduce add: k:16
     store: m:4, n:8
@@ -103,7 +104,7 @@ def across(kernel: UOp, name: str, lane: str) -> UOp:
     Requires: `name` is a LOOP of REDUCEs, with as many turns as the output's LANE loop; no value
     that is reduced depends on the latter.
 
-    >>> from tinygrad.loops.drawing import draw, shares
+    >>> from tinygrad.viz.loops import draw, shares
     >>> from tinygrad.loops.primitives import role
     >>> lanes = role(shares(4, 8), "j", "LANE")
     >>> draw(lanes)
@@ -139,7 +140,7 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     Requires: `kept` and `given` each name all loops of a REDUCE, in order, with the same sizes and
     without limits. The maximum occurs in the exponent only.
 
-    >>> from tinygrad.loops.drawing import draw, weights
+    >>> from tinygrad.viz.loops import draw, weights
     >>> draw(weights(4, 8))
     reduce max: k:8
     reduce add: k1:8

@@ -16,27 +16,15 @@ from itertools import product
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import (
-    accumulates,
-    fact,
-    fills_itself,
-    indices,
-    name_of,
-    nodes_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    sums_of,
-)
+from tinygrad.loops.layout import accumulates, fact, fills_itself, indices, nodes_of
+from tinygrad.loops.reads import reads_of, sums_of
 from tinygrad.loops.rebuild import value_at
-from tinygrad.loops.roles import SEQUENTIAL
+from tinygrad.loops.roles import SEQUENTIAL, name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.simplify.forms import step_in
 from tinygrad.simplify.masks import gate_of
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import bounds
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Stop = tuple[tuple[tuple[str, int], ...], int, int]
 """((outer loop, coefficient), ...), d, f: turns are below ceil((sum coefficient*outer + d) / f). A

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import element, is_plain_loop, name_of, reads_of, size_of, step
+from tinygrad.loops.layout import element
 from tinygrad.loops.operands import at_path, check_unused, loop_named
+from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.roles import is_plain_loop, name_of, size_of
 from tinygrad.simplify.affine import add, scale
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Pair = tuple[str, int, str, int]
 """(position, its step, tap, its step): the sum is step * position + step * tap. Further pairs of
@@ -41,7 +42,7 @@ def window(
         for name.i: name[name.i] = x(name.i)
         for i: for k: ... name[i + k]
 
-    >>> from tinygrad.loops.drawing import draw, taps
+    >>> from tinygrad.viz.loops import draw, taps
     >>> draw(taps(8, 3))
     reduce add: k:3
     store: i:8

@@ -295,10 +295,7 @@ def _of_pieces(facts: Mapping[str, Any]) -> Any:
     )
     prefixed = facts.get("tokenizer.ggml.add_space_prefix", True)
     inner.normalizer = normalizers.Sequence(
-        [
-            *([normalizers.Prepend(SPACE)] if prefixed else []),
-            normalizers.Replace(" ", SPACE),
-        ]
+        [*([normalizers.Prepend(SPACE)] if prefixed else []), normalizers.Replace(" ", SPACE)]
     )
     inner.decoder = decoders.Sequence(
         [

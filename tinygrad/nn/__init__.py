@@ -139,11 +139,7 @@ from tinygrad.nn.losses import (
     SoftMarginLoss,
     TripletMarginLoss,
 )
-from tinygrad.nn.margins import (
-    MultiLabelMarginLoss,
-    MultiMarginLoss,
-    TripletMarginWithDistanceLoss,
-)
+from tinygrad.nn.margins import MultiLabelMarginLoss, MultiMarginLoss, TripletMarginWithDistanceLoss
 from tinygrad.nn.norms import (
     BatchNorm,
     BatchNorm1d,

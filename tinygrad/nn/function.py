@@ -18,8 +18,7 @@ from tinygrad.tensor import Tensor
 from tinygrad.tensor.autograd import is_differentiable
 from tinygrad.tensor.promise import recording
 from tinygrad.transforms.gradient import CALLS, Gradients
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 P = ParamSpec("P")
 R = TypeVar("R")

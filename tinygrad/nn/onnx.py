@@ -18,8 +18,7 @@ from tinygrad.formats.onnx import OnnxRunner
 from tinygrad.formats.onnx.export import model_of_graph
 from tinygrad.nn.state import get_state_dict
 from tinygrad.tensor import Tensor
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 __all__ = ["OnnxRunner", "export_onnx"]
 

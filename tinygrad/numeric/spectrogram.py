@@ -41,11 +41,7 @@ def hann_window(window_length: int, periodic: bool = True, **more: Any) -> Tenso
 
 
 def hamming_window(
-    window_length: int,
-    periodic: bool = True,
-    alpha: float = 0.54,
-    beta: float = 0.46,
-    **more: Any,
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **more: Any
 ) -> Tensor:
     """alpha - beta·cos(2πk/n).
 

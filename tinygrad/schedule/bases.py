@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from weakref import WeakKeyDictionary
 
 from tinygrad.schedule.strides import repeats, strides_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
 VIEWS = GroupOp.View | {Ops.DETACH}

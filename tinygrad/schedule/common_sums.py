@@ -16,8 +16,7 @@ from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_product
 from tinygrad.schedule.sums import first_of, unchanged_along
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 FEWEST_TERMS = 16  # of the sums that are stored: a line of memory for each number
 SMALL = 1 << 14  # with fewer terms the number of kernels is what counts

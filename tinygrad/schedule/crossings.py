@@ -18,8 +18,7 @@ from tinygrad.schedule.demand import Demand, Demanded, Kernel, Link
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.rows import Reader, readers_of, row_parts
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Loops = Mapping[UOp, UOp]
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from tinygrad.base.helpers import prod
 from tinygrad.schedule.bases import memory_base, overwrites
 from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of, view_offset
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 IN_ORDER = frozenset((Ops.SCATTER, Ops.RUNNING))
 """They are made turn by turn, in loops that nothing else should be in."""

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from tinygrad.schedule.bundles import ORDERED, numbers, of_any_size, sized, with_variables
 from tinygrad.schedule.plan import Plan, Step, numbered, signed_bits, variable_name, variable_number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONG = 16  # nodes: smaller kernels, such as one that writes a constant, compile fast
 SMALLEST, GROWTH = 1 << 30, 1 << 6  # a kernel's largest sizes: below the first, places have 32 bits

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule import redo
 from tinygrad.schedule.bases import COMPUTED, MOVED, is_concrete, is_memory, memory_base, reached
 from tinygrad.schedule.crossings import Crossing, crossings
 from tinygrad.schedule.demand import (
@@ -20,24 +21,8 @@ from tinygrad.schedule.demand import (
 )
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
-from tinygrad.schedule.redo import (
-    BYTE_WORTH,
-    CHEAP_LEAVES,
-    CHEAP_WEIGHT,
-    FREE_LEAVES,
-    NEAR_WORTH,
-    WEIGHT_LIMIT,
-    kept_anyway,
-    laid_out,
-    repeats,
-    small_work,
-    weight_of,
-    weights_below,
-    widens,
-)
 from tinygrad.schedule.rows import are_kept, in_step, products_below
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 REDONE_AT_MOST = 1.1  # how often a costly value may be computed, over several kernels
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
@@ -55,22 +40,18 @@ class Inlining:
     to `folded` and `laying_out`."""
 
     def __init__(
-        self,
-        order: Sequence[UOp],
-        wishes: Wishes,
-        wanted: Container[UOp],
-        told: Mapping[UOp, UOp],
+        self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp], told: Mapping[UOp, UOp]
     ) -> None:
         # what a FOLD adds up whose taps are all visited, and the part of the visits that have one
         self.folded: dict[tuple[UOp, Demand], float] = {}
         self.laying_out: set[Demand] = set()  # of factors of products, and of what is below them
         self.company: dict[UOp, UOp] = {}  # values that another one's kernel had better store
         self.crossings: list[Crossing] = []  # of kernels that want the same rows
-        self.laid_out = Counter() if wishes.lanes else laid_out(order)
+        self.laid_out = Counter() if wishes.lanes else redo.laid_out(order)
         keeps = wishes.longest_row or wishes.in_registers
         self.products = products_below(order) if keeps else {}
-        self._weight, self._leaves = weights_below(order)
-        self._kept = kept_anyway(order)
+        self._weight, self._leaves = redo.weights_below(order)
+        self._kept = redo.kept_anyway(order)
         self._wishes, self._wanted, self._told = wishes, wanted, told
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
@@ -78,7 +59,7 @@ class Inlining:
         if _costs_nothing(node):
             return True
         kernels = {d.kernel for d in demands}
-        if any(k.weight + weight_of(node) > FUSE_OPS.value for k in kernels):
+        if any(k.weight + redo.weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         if self._is_kept_in_rows(node, demands):
             return True
@@ -103,7 +84,7 @@ class Inlining:
         """Whether a value is computed wherever it is needed."""
         kernels = len({d.kernel for d in demands})
         cheap = _costs_nothing(node) or self._is_rather_redone(node, demands, kernels)
-        return cheap or repeats(node)
+        return cheap or redo.repeats(node)
 
     def _is_made_for_several(self, node: UOp, demands: Demanded) -> bool:
         """Whether kernels that all need an element in its own turn could be one, which computes it
@@ -126,7 +107,7 @@ class Inlining:
         """Whether it costs less to recompute an elementwise value where it is needed than to store
         it."""
         weight = self._weight[node]
-        cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
+        cheap = weight <= redo.CHEAP_WEIGHT and len(self._leaves[node]) <= redo.CHEAP_LEAVES
         if kernels > 1:
             return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
@@ -154,8 +135,8 @@ class Inlining:
         if len(set(inside) - self.laying_out) > self.laid_out[node]:
             return False
         near = node.size * node.dtype.itemsize <= self._wishes.cache and follow(demands)
-        worth = NEAR_WORTH if near else BYTE_WORTH
-        read = small_work(node, self._is_stored_anyway, worth)
+        worth = redo.NEAR_WORTH if near else redo.BYTE_WORTH
+        read = redo.small_work(node, self._is_stored_anyway, worth)
         return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
 
     def _is_stored_anyway(self, node: UOp) -> bool:
@@ -174,7 +155,7 @@ class Inlining:
         """
         ((demand, contexts),) = demands.items()
         free = loops_of(demand.where)
-        inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
+        inner = node.src[0].size if is_concrete(node.src[0]) else redo.WEIGHT_LIMIT
         if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
             return True
         if any(store.op in IN_ORDER for store in demand.kernel.stores):
@@ -217,7 +198,7 @@ def in_turn(demands: Demanded) -> list[UOp]:
 
 def _costs_nothing(node: UOp) -> bool:
     """Whether nobody would store this: a count or a constant, a movement, or a wider type."""
-    return node.op in FREE_LEAVES or node.op in MOVED or widens(node)
+    return node.op in redo.FREE_LEAVES or node.op in MOVED or redo.widens(node)
 
 
 def rereads_factors(node: UOp) -> bool:

@@ -34,8 +34,7 @@ from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.wide import demands_in_windows
 from tinygrad.simplify.affine import with_sources
 from tinygrad.simplify.rules import simplify
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 USUAL = Wishes()
 

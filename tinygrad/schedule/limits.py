@@ -15,8 +15,7 @@ from tinygrad.base.windows import windows
 from tinygrad.schedule.bases import COMPUTED, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.plan import Wishes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 SPARE = 2  # further buffers: fault words, a copy of an old version
 

@@ -14,8 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, prod, strides_for
 from tinygrad.simplify.affine import divide, modulo, simplify_index, weighted
 from tinygrad.simplify.masks import all_of, conditions_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 Index = tuple[UOp, ...]
 ZERO = UOp.const(dtypes.index, 0)

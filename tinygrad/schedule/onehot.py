@@ -12,8 +12,7 @@ from tinygrad.schedule.movement import both
 from tinygrad.simplify.affine import with_sources
 from tinygrad.simplify.constants import is_zero
 from tinygrad.simplify.masks import conditions_of, with_gate
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:

@@ -80,10 +80,7 @@ class Ready:
     """
 
     def __init__(
-        self,
-        units: Sequence[Unit],
-        is_temporary: Callable[[UOp], bool],
-        given: int,
+        self, units: Sequence[Unit], is_temporary: Callable[[UOp], bool], given: int
     ) -> None:
         self.units = sorted(units, key=lambda unit: unit.position)
         self.number = {unit: i for i, unit in enumerate(self.units)}

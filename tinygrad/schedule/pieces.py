@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from tinygrad.schedule.bases import COMPUTED, reached
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import CHEAP_WEIGHT, weights_below
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def pieces_stored(sink: UOp, _: Wishes) -> UOp:

@@ -14,8 +14,7 @@ from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
 from tinygrad.schedule.sums import factors_apart, planes_together, products_apart
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def own_targets(sink: UOp, _: Wishes) -> UOp:

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tinygrad.schedule.inlining import FEW_ROWS, makes_rows
 from tinygrad.schedule.movement import Index, loops_of, source_index, turns_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 SHORTEST_RUN = 16
 """The least number of contiguous elements when loops are reordered: a cache line."""

@@ -21,8 +21,7 @@ from tinygrad.schedule.demand import Demanded, Kernel
 from tinygrad.schedule.movement import ZERO, Index, loops_of, source_index, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.simplify.affine import affine, simplify_index
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 READ_THROUGH = GroupOp.Movement | {Ops.CAST}
 """Ops between a factor's computation and its multiplication that a kernel reads through."""

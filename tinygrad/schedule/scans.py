@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinygrad.schedule.plan import Wishes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.scan import ScanInfo
 
 

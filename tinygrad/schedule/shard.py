@@ -30,8 +30,7 @@ from tinygrad.schedule.collectives import (
     sent,
 )
 from tinygrad.schedule.plan import Plan, Storage
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.placement import Cut, Placement, cut_at
 
 Nodes = tuple[UOp, ...]

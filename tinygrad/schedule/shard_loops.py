@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from tinygrad.schedule.collectives import sent
 from tinygrad.schedule.shard import Along, Nodes, Parts, Sharding
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import Cut, cut_at
 from tinygrad.uop.scan import ScanInfo
 

@@ -17,8 +17,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.collectives import joined, sent
 from tinygrad.schedule.shard import Along, Parts, Sharding
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 ROWWISE = frozenset(("argsort", "smallest", "ordered"))
 """Functions along the last axis: the original index of each sorted key; the first keys in order;

@@ -16,8 +16,7 @@ from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import in_one
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.plan import Wishes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.scan import ScanInfo, close, placeholder, scan
 
 MOST_COMPARED = 1 << 24  # pairs of elements of a row, over all rows

@@ -27,8 +27,7 @@ from tinygrad.base.dtype import largest_float
 from tinygrad.schedule.bases import beneath, is_concrete, reached
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.split import Piece, combined, pieces_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 LONG = 1 << 17
 """Elements that are read before one is read again: more than a cache holds."""

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.helpers import strides_for
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 Strides = tuple[int, ...]
 

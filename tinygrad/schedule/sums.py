@@ -13,8 +13,7 @@ from tinygrad.schedule.bases import beneath, is_concrete
 from tinygrad.schedule.movement import source_index
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import is_contraction, is_product
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 LANES, HARDLY_FULL = 16, 1.25
 """Lanes of a vector, and how many times the pixels of a plane there are lanes in vectors that are

@@ -53,8 +53,7 @@ from tinygrad.schedule.movement import (
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import NO_VALUE, weight_of
 from tinygrad.schedule.row_loops import above_reductions, reduced_at, rows_first, split_sizes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 ALWAYS_STORED = STEPS | IN_ORDER | {Ops.CONTIGUOUS, Ops.ASSIGN, Ops.ITEM}

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.pattern import Rule, UPat
 
 WRAPPING = dtypes.ints

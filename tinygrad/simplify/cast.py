@@ -4,8 +4,7 @@ another one if converting to it changes none of them; `holds` is that relation, 
 from __future__ import annotations
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.pattern import Rule, UPat
 
 x = UPat.var("x")

@@ -8,9 +8,8 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.bounds import interval_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 Terms = Mapping[UOp, int]
 Form = tuple[Terms, int]

@@ -16,9 +16,8 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.simplify.affine import FREE, Algebra
 from tinygrad.simplify.constants import drops_check, is_positive_zero
 from tinygrad.simplify.forms import Form, Terms, combine, number, order, positive_divisor, scaled
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.bounds import Interval
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.pattern import Rule, UPat
 
 _MOST = 16

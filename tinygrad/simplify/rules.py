@@ -11,19 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.simplify import (
-    arithmetic,
-    boolean,
-    cast,
-    constants,
-    integer,
-    masks,
-    movement,
-)
+from tinygrad.simplify import arithmetic, boolean, cast, constants, integer, masks, movement
 from tinygrad.simplify.affine import FREE, simplify_index
 from tinygrad.simplify.constants import drops_check
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.pattern import PatternMatcher, Rule, UPat
 from tinygrad.uop.rewrite import graph_rewrite
 from tinygrad.uop.services import services

@@ -20,14 +20,14 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     learning        losses, normalizations, attention
     pairs           real and imaginary parts
     autograd        backward, gradient, no_grad (modes of a `with`: modes)
-    writing         t[...] = value, assign, what ends in _
+    writing         t[...] = value, assign, copy_ (add_ and others: long_tail/in_place)
     interop         NumPy, pickle, copy, notebooks (memory handed over: dlpack)
     long_tail/      a folder: what else NumPy and PyTorch have, made of all these
     tensor          Tensor itself: computing, devices, reading
 
 Beside it: `complex/` (tensors of pairs of floats), `shapes` (axes, and shapes that broadcast),
-`spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones), `bits`
-(elements read as smaller ones), `scan` (loops of tensors).
+`spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones),
+`scan` (loops of tensors).
 
 A step like the one before makes no graph (docs/notes/plain_steps.md):
 

@@ -59,8 +59,7 @@ from tinygrad.tensor.promise import (
 )
 from tinygrad.tensor.sources import source_of
 from tinygrad.transforms.gradient import followed
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 TRIES = 3  # of a step that can't be known
 MOST = 128  # steps that are known; the least recently used goes first

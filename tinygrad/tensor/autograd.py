@@ -19,8 +19,7 @@ from tinygrad.tensor.past import STARTS, computed_below, is_start
 from tinygrad.tensor.roots import VIEWS, settled
 from tinygrad.tensor.shapes import check_devices
 from tinygrad.transforms.gradient import gradient
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def is_differentiable(dtype: DType) -> bool:

@@ -40,8 +40,7 @@ from tinygrad.tensor.promise import (
     write_down,
 )
 from tinygrad.tensor.sources import source_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MOST = 256  # graphs whose gradients are known; the least recently used goes first
 

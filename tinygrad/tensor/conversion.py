@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Self
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.keeping import recast
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.tensor.bits import joined_bits, split_bits
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.tensor.template import small
+from tinygrad.uop.node import UOp
+
+WORDS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
 class Conversion(Creation):
@@ -60,9 +64,9 @@ class Conversion(Creation):
         if keeps(self.device):
             return self._from(recast(self._node, kind, shape))
         if kind.itemsize > old.itemsize:
-            return self._from(joined_bits(self._node, kind))
+            return self._from(_joined_bits(self._node, kind))
         if kind.itemsize < old.itemsize:
-            return self._from(split_bits(self._node, kind))
+            return self._from(_split_bits(self._node, kind))
         return self._from(self._node.bitcast(kind))
 
     def float(self) -> Self:
@@ -158,3 +162,27 @@ class Conversion(Creation):
         [1, 2]
         """
         return self._from(self._held.contiguous())
+
+
+# ---- elements as several smaller ones, or as parts of larger ones: the first byte is the lowest --
+
+
+def _joined_bits(node: UOp, dtype: DType) -> UOp:
+    """The last axis' neighbours as one larger element each."""
+    small, large = node.dtype.itemsize, dtype.itemsize
+    count = large // small
+    shape = (*node.shape[:-1], node.shape[-1] // count, count)
+    words = node.bitcast(WORDS[small]).reshape(shape).cast(WORDS[large])
+    parts = [words.sliced(-1, i, i + 1) for i in range(count)]
+    moved = [part * part.const_like(1 << 8 * small * i) for i, part in enumerate(parts)]
+    return reduce(or_, moved).reshape(shape[:-1]).bitcast(dtype)
+
+
+def _split_bits(node: UOp, dtype: DType) -> UOp:
+    """Each element as several smaller ones along the last axis."""
+    small, large = dtype.itemsize, node.dtype.itemsize
+    count = large // small
+    words = node.bitcast(WORDS[large]).reshape((*node.shape, 1))
+    parts = [(words >> words.const_like(8 * small * i)).cast(WORDS[small]) for i in range(count)]
+    apart = [part.padded(-1, i, count - 1 - i) for i, part in enumerate(parts)]
+    return reduce(or_, apart).reshape((*node.shape[:-1], node.shape[-1] * count)).bitcast(dtype)

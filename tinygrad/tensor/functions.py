@@ -16,8 +16,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.elementwise import Elementwise
 from tinygrad.tensor.template import expressions
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -34,8 +34,7 @@ from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.dlpack import Borrowed, Strided
 from tinygrad.tensor.writing import Writing
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import Placement
 
 html = later("html")

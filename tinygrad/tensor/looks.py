@@ -11,8 +11,7 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.bases import MOVED
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,7 @@ from tinygrad.tensor.arguments import check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.creation import checked_shape, node_of
 from tinygrad.tensor.formulas import steps_of
-from tinygrad.tensor.shapes import (
-    Shape,
-    Sint,
-    axis_of,
-    check_axes,
-)
+from tinygrad.tensor.shapes import Shape, Sint, axis_of, check_axes
 from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import most, settled

@@ -10,12 +10,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.ranking import (
-    FEW_COLUMNS,
-    few_in_order,
-    in_order,
-    leaders,
-)
+from tinygrad.tensor.ranking import FEW_COLUMNS, few_in_order, in_order, leaders
 from tinygrad.tensor.shapes import axis_of
 from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most

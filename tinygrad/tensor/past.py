@@ -15,8 +15,7 @@ from tinygrad.engine.holders import Holder
 from tinygrad.engine.storage import Buffer, latest
 from tinygrad.tensor.promise import Promise, Source, Version
 from tinygrad.transforms.gradient import followed
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Made = weakref.ref[UOp] | weakref.ref[Promise]
 

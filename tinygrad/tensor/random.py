@@ -25,8 +25,7 @@ from tinygrad.tensor.modes import During
 from tinygrad.tensor.order import Order
 from tinygrad.tensor.shapes import broadcast_shape
 from tinygrad.tensor.template import small
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # Bits of randomness of a float in [0, 1): one more than its mantissa stores, so that all values
 # are exact multiples of the same step.

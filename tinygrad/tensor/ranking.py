@@ -20,8 +20,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.engine.digits import PLACE_BITS, Room, places_in_order, sort_by_keys
 from tinygrad.engine.host import HostFunction, call, register
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LONG_ROW = 1 << 14  # shorter rows NumPy sorts sooner, by vectors
 FEW_COLUMNS = 4  # an axis so short is sorted by exchanges

@@ -8,8 +8,7 @@ from tinygrad.engine.aliases import bottom_of, on_bottom
 from tinygrad.engine.storage import latest
 from tinygrad.schedule.bases import beneath
 from tinygrad.schedule.strides import is_plain_window, is_window, repeats, steps_between
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))

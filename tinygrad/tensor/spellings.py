@@ -72,8 +72,7 @@ AS_WITHOUT = {
     **dict.fromkeys(("out", "dtype", "device", "_weight"), None),
     **dict.fromkeys(("size_average", "reduce"), None),
     **dict.fromkeys(
-        ("differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"),
-        False,
+        ("differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"), False
     ),
     **dict.fromkeys(("endpoint", "pivot", "compute_uv"), True),
 }

@@ -49,8 +49,7 @@ from tinygrad.tensor.promise import (
 from tinygrad.tensor.roots import end_of_views
 from tinygrad.tensor.sources import fetch, source_of
 from tinygrad.tensor.varying import MARKER, VARYING, leaf_of, marked, opened, varies
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 C = TypeVar("C", bound=Core)
 F = TypeVar("F", bound=Callable[..., Any])

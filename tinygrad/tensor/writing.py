@@ -1,4 +1,5 @@
-"""Writing: `t[...] = value`, `assign`, `+=` and the methods that end in `_`.
+"""Writing: `t[...] = value`, `assign`, and what `+=` and the methods that end in `_` are made of
+(`tensor/long_tail/in_place` is their table).
 
 A write goes to what the tensor is a view of, so its whole family sees it: into storage, as the next
 version of a buffer; or, where gradients follow, as an expression that takes the place of the old
@@ -14,7 +15,6 @@ make no graph, and give up (False) wherever more would have to be known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -58,41 +58,10 @@ from tinygrad.tensor.roots import (
 )
 from tinygrad.tensor.shapes import check_number
 from tinygrad.tensor.sources import numbers_of, source_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph
-
-
-class InPlaceOf:
-    """A row of a class that becomes a method: called `name_` (or `__iname__`), it writes what the
-    method `name` returns into the tensor itself. Its docstring shows the example."""
-
-    __call__: Callable[..., Any]  # for type checkers: it is a method by the time of a call
-
-    def __init__(self, example: str = "", result: str = "") -> None:
-        self.example, self.result = example, result
-        self.methods: list[Callable[..., Any]] = []
-
-    def __set_name__(self, cls: type, name: str) -> None:
-        if not self.methods:  # a second name is another name of the same method
-            self.methods.append(self._method(name))
-        setattr(cls, name, self.methods[0])
-
-    def _method(self, name: str) -> Callable[..., Any]:
-        operation = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
-
-        def method(tensor: Writing, *args: Any, **kwargs: Any) -> Writing:
-            with turns.together(), keeping.now:  # no other thread writes between look and write
-                return tensor._in_place(operation, getattr(tensor, operation)(*args, **kwargs))
-
-        method.__name__, method.__qualname__ = name, f"Writing.{name}"
-        method.__doc__ = (
-            f"`{operation}` in place: this holds its result, and so do views of this.\n\n"
-            f"        >>> {self.example}\n        {self.result}\n        "
-        )
-        return method
 
 
 def _by_tensors(indices: Any) -> bool:
@@ -247,49 +216,6 @@ class Writing(Autograd):
         [0, 0]
         """
         return self.fill_(0)
-
-    add_ = InPlaceOf("Tensor([1, 2]).add_(3).tolist()", "[4, 5]")
-    sub_ = InPlaceOf("Tensor([4, 5]).sub_(3).tolist()", "[1, 2]")
-    mul_ = InPlaceOf("Tensor([1, 2]).mul_(3).tolist()", "[3, 6]")
-    div_ = InPlaceOf("Tensor([1.0, 3.0]).div_(2).tolist()", "[0.5, 1.5]")
-    pow_ = InPlaceOf("Tensor([2, 3]).pow_(2).tolist()", "[4, 9]")
-    maximum_ = InPlaceOf("Tensor([1, 5]).maximum_(3).tolist()", "[3, 5]")
-    minimum_ = InPlaceOf("Tensor([1, 5]).minimum_(3).tolist()", "[1, 3]")
-    lerp_ = InPlaceOf("Tensor([0.0]).lerp_(Tensor([4.0]), 0.5).tolist()", "[2.0]")
-    clamp_ = InPlaceOf("Tensor([1, 5]).clamp_(2, 4).tolist()", "[2, 4]")
-    clip_ = InPlaceOf("Tensor([1, 5]).clip_(2, 4).tolist()", "[2, 4]")
-    neg_ = InPlaceOf("Tensor([1, -2]).neg_().tolist()", "[-1, 2]")
-    abs_ = InPlaceOf("Tensor([1, -2]).abs_().tolist()", "[1, 2]")
-    exp_ = InPlaceOf("Tensor([0.0]).exp_().tolist()", "[1.0]")
-    log_ = InPlaceOf("Tensor([1.0]).log_().tolist()", "[0.0]")
-    sqrt_ = InPlaceOf("Tensor([4.0]).sqrt_().tolist()", "[2.0]")
-    rsqrt_ = InPlaceOf("Tensor([4.0]).rsqrt_().tolist()", "[0.5]")
-    square_ = InPlaceOf("Tensor([3, -2]).square_().tolist()", "[9, 4]")
-    reciprocal_ = InPlaceOf("Tensor([4.0]).reciprocal_().tolist()", "[0.25]")
-    floor_ = InPlaceOf("Tensor([1.5]).floor_().tolist()", "[1.0]")
-    ceil_ = InPlaceOf("Tensor([1.5]).ceil_().tolist()", "[2.0]")
-    round_ = InPlaceOf("Tensor([1.6]).round_().tolist()", "[2.0]")
-    trunc_ = InPlaceOf("Tensor([-1.6]).trunc_().tolist()", "[-1.0]")
-    sign_ = InPlaceOf("Tensor([-3, 4]).sign_().tolist()", "[-1, 1]")
-    sigmoid_ = InPlaceOf("Tensor([0.0]).sigmoid_().tolist()", "[0.5]")
-    tanh_ = InPlaceOf("Tensor([0.0]).tanh_().tolist()", "[0.0]")
-    relu_ = InPlaceOf("Tensor([-1, 2]).relu_().tolist()", "[0, 2]")
-    masked_fill_ = InPlaceOf(
-        "Tensor([1, 2]).masked_fill_(Tensor([True, False]), 9).tolist()", "[9, 2]"
-    )
-    scatter_ = InPlaceOf("Tensor([0, 0]).scatter_(0, Tensor([1]), 5).tolist()", "[0, 5]")
-    scatter_reduce_ = InPlaceOf(
-        'Tensor([1, 1]).scatter_reduce_(0, Tensor([0]), Tensor([5]), "sum").tolist()', "[6, 1]"
-    )
-    tril_ = InPlaceOf("Tensor([[1, 2], [3, 4]]).tril_().tolist()", "[[1, 0], [3, 4]]")
-    triu_ = InPlaceOf("Tensor([[1, 2], [3, 4]]).triu_().tolist()", "[[1, 2], [0, 4]]")
-    logical_not_ = InPlaceOf("Tensor([True]).logical_not_().tolist()", "[False]")
-
-    __iadd__, __isub__, __imul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
-    __itruediv__, __ifloordiv__ = InPlaceOf(), InPlaceOf()
-    __imod__, __ipow__, __imatmul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
-    __iand__, __ior__, __ixor__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
-    __ilshift__, __irshift__ = InPlaceOf(), InPlaceOf()
 
     # ---- values ----------------------------------------------------------------------------------
 

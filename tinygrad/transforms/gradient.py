@@ -16,8 +16,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.simplify.movement import constant_under
 from tinygrad.transforms.factors import of_running_product, other_factors
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.verify import STAGES
 
 Gradients = tuple[UOp | None, ...]

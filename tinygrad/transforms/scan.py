@@ -10,8 +10,7 @@ import itertools
 
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.transforms.gradient import CALLS, Gradients, gradient
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.scan import ScanInfo, placeholder, scan
 
 MOST_KEPT = 8

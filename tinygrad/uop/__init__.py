@@ -18,6 +18,6 @@ ops             a face: the names of this floor under the path by which programs
 """
 
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
-__all__ = ["Ops", "UOp"]
+__all__ = ["GroupOp", "Ops", "UOp"]

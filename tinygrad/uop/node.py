@@ -42,25 +42,9 @@ class UOp(Questions):
     """
 
     __slots__ = (
-        "op",
-        "dtype",
-        "src",
-        "arg",
-        "tag",
-        "device",
-        "known",
-        "newer",
-        "storage",
-        "origin",
-        "readers",
-        "families",
-        "before",
-        "_shape",
-        "_interval",
-        "_key",
-        "_ranges",
-        "_checks",
-        "_form",
+        *("op", "dtype", "src", "arg", "tag", "device"),  # what the node is
+        *("known", "newer", "storage", "origin", "readers", "families", "before"),  # of the engine
+        *("_shape", "_interval", "_key", "_ranges", "_checks", "_form"),  # computed once
         "__weakref__",
     )
     _table: ClassVar[dict[Key, Entry]] = TABLE

@@ -24,11 +24,7 @@ _NEW, _READY, _REPLACED = range(3)
 
 
 def graph_rewrite(
-    sink: UOp,
-    pm: PatternMatcher,
-    ctx: Any = None,
-    bottom_up: bool = False,
-    name: str | None = None,
+    sink: UOp, pm: PatternMatcher, ctx: Any = None, bottom_up: bool = False, name: str | None = None
 ) -> UOp:
     """`sink` with `pm` applied everywhere until nothing fits.
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from html import escape
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.viz.formula import formula, plain
 
 MOST_NODES = 400

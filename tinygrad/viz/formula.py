@@ -8,8 +8,7 @@ from string import ascii_lowercase
 
 from tinygrad.backends.statements import OPERATORS
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 DEEPEST = 24
 """Operations inside each other that are written out."""

@@ -84,14 +84,7 @@ class Canvas:
         """What draws on the sheet."""
         return ImageDraw.Draw(self.image)
 
-    def box(
-        self,
-        left: float,
-        top: float,
-        right: float,
-        bottom: float,
-        color: str,
-    ) -> None:
+    def box(self, left: float, top: float, right: float, bottom: float, color: str) -> None:
         """Fill a rectangle."""
         corners = OVERSAMPLE * np.array([left, top, right, bottom])
         self.pen.rectangle([*corners], color)
@@ -132,13 +125,7 @@ class Axis:
         return self.start + share * (self.stop - self.start)
 
 
-def linear_axis(
-    low: float,
-    high: float,
-    start: float,
-    stop: float,
-    unit: str = "",
-) -> Axis:
+def linear_axis(low: float, high: float, start: float, stop: float, unit: str = "") -> Axis:
     """Make an axis with about five ticks, at multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / 5
     decade = 10 ** math.floor(math.log10(rough))
@@ -207,11 +194,7 @@ def draw_losses(canvas: Canvas, losses: Floats, left: float, right: float) -> No
 
 
 def draw_accuracies(
-    canvas: Canvas,
-    accuracies: Floats,
-    steps: int,
-    left: float,
-    right: float,
+    canvas: Canvas, accuracies: Floats, steps: int, left: float, right: float
 ) -> None:
     """Draw the accuracies, in percent, evenly spread over the steps."""
     percent = 100 * accuracies

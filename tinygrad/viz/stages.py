@@ -16,18 +16,17 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.making import plan_of
 from tinygrad.engine.recipes import kernel_id, lower_kernel
 from tinygrad.engine.show import c_view, listing, plain_assembly
-from tinygrad.loops.drawing import loop_lines
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import Recipe, apply, to_text
 from tinygrad.schedule.bundles import members_of
 from tinygrad.schedule.plan import Plan
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.rewrite import listeners
 from tinygrad.uop.text import tree
 from tinygrad.viz.drawing import svg
 from tinygrad.viz.explain import plan_text
 from tinygrad.viz.formula import difference
+from tinygrad.viz.loops import loop_lines
 
 Json = dict[str, Any]
 

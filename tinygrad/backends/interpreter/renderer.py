@@ -25,9 +25,8 @@ from tinygrad.backends.statements import OPERATORS as SIGNS
 from tinygrad.backends.statements import PREFIXES
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.loops.matrix_units import UNITS
+from tinygrad.uop import GroupOp, Ops, UOp
 from tinygrad.uop.natural import natural_exponent
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
 
 # Ops that Python's own operators mean; the dtypes whose results these keep need no fitting.
 OTHERWISE = (Ops.FDIV, Ops.IDIV, Ops.MOD)

@@ -315,10 +315,7 @@ def _reduce_in_double(x: UOp, lead: float) -> tuple[UOp, UOp]:
     rounded = turns + lead + magic if lead else turns + magic
     whole = minus(rounded, magic)
     rest = minus(turns, whole + -lead if lead else whole) + fma(wide, low, error)
-    return (
-        rounded.bitcast(dtypes.int64).cast(dtypes.int32),
-        (rest * math.pi).cast(dtypes.float32),
-    )
+    return (rounded.bitcast(dtypes.int64).cast(dtypes.int32), (rest * math.pi).cast(dtypes.float32))
 
 
 def _reduce_long(x: UOp, form: Format, target: Target, lead: float) -> tuple[UOp, UOp]:

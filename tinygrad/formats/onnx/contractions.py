@@ -18,8 +18,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import resolved
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MULTIPLIED = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 SPATIAL = 3  # axes that runtimes convolve over, at most

@@ -24,8 +24,7 @@ from tinygrad.formats.onnx.contractions import thin
 from tinygrad.formats.onnx.pools import operator_of
 from tinygrad.formats.onnx.registry import Array
 from tinygrad.formats.onnx.values import kind_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 OPSET, IR = 20, 9  # what is widely run
 NEWER, NEWER_IR = 26, 12  # has BitCast
@@ -536,21 +535,14 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
 }
 
 _RANDOM = "is of random numbers; realize() weights first, and leave dropout to training"
-REFUSED: Mapping[Ops, str] = {
-    Ops.BIND: _RANDOM,
-    Ops.THREEFRY: _RANDOM,
-}
+REFUSED: Mapping[Ops, str] = {Ops.BIND: _RANDOM, Ops.THREEFRY: _RANDOM}
 """Why some of what has no row is refused."""
 
 
 # ---- a whole model -------------------------------------------------------------------------------
 
 
-def model_of_graph(
-    inputs: Mapping[str, UOp],
-    outputs: Mapping[str, UOp],
-    weights: Weights,
-) -> Any:
+def model_of_graph(inputs: Mapping[str, UOp], outputs: Mapping[str, UOp], weights: Weights) -> Any:
     """The ModelProto that computes the outputs from inputs, each a BUFFER or a RESHAPE of one.
 
     Args:

@@ -129,11 +129,7 @@ def _drawn(shape: Any, seed: Any, how: str, device: Devices | None = None) -> Te
 
 
 def _dropout(
-    x: Tensor,
-    ratio: Any = 0.5,
-    training: Any = None,
-    seed: int | None = None,
-    **_: Any,
+    x: Tensor, ratio: Any = 0.5, training: Any = None, seed: int | None = None, **_: Any
 ) -> tuple[Tensor, Tensor]:
     """What is kept is scaled up; not training, everything is."""
     share = 0.5 if ratio is None else float(one(ratio))

@@ -28,8 +28,7 @@ from tinygrad.formats.onnx.contractions import (
     split_parts,
     thin,
 )
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Windows = tuple[tuple[int, ...], ...]
 

@@ -256,12 +256,7 @@ class OnnxRunner:
         return tuple(scope.get(name) for name in function.output)
 
     def _by_definition(
-        self,
-        node: Any,
-        domain: str,
-        version: int,
-        values: list[Value],
-        attributes: dict[str, Any],
+        self, node: Any, domain: str, version: int, values: list[Value], attributes: dict[str, Any]
     ) -> tuple[Value, ...]:
         """An operator without a row, by the graph of others that the standard defines it as."""
         try:

@@ -28,11 +28,7 @@ def transform(x: Tensor, length: int, axis: int, inverse: bool, onesided: bool) 
 
 
 def _dft(
-    x: Tensor,
-    dft_length: Any = None,
-    axis: Any = -2,
-    inverse: int = 0,
-    onesided: int = 0,
+    x: Tensor, dft_length: Any = None, axis: Any = -2, inverse: int = 0, onesided: int = 0
 ) -> Tensor:
     at = int(one(axis)) % x.ndim
     both = inverse and onesided

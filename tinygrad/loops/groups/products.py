@@ -7,26 +7,14 @@ from dataclasses import replace
 
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, Nest, names
-from tinygrad.loops.groups.blocks import (
-    BUSY_GROUPS,
-    FILLED,
-    SHARED,
-    VECTOR,
-    WORD,
-    Blocks,
-    Shape,
-    Sides,
-    Sizes,
-    piece,
-    power_below,
-    sum_over,
-)
+from tinygrad.loops.groups.blocks import BUSY_GROUPS, FILLED, SHARED, Blocks, Shape, Sides, Sizes
+from tinygrad.loops.groups.pieces import VECTOR, WORD, piece, power_below
 from tinygrad.loops.groups.unit_products import unit_product
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import Product, reduction_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.reads import reads_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of
+from tinygrad.uop import Ops, UOp
 
 LANES = 256  # of a group: enough to hide its own latencies, few enough for many groups
 LONGEST_TILE = 8  # elements along a side of a lane's tile
@@ -58,7 +46,7 @@ def _multiplied(draft: Draft, sides: Sides, sums: list[str]) -> bool:
     )
     if unit_product(draft, sides, sizes, sums):
         return True
-    itemsizes = [sum_over(draft, k).src[0].dtype.itemsize for k in sums]
+    itemsizes = [draft.sum_over(k).src[0].dtype.itemsize for k in sums]
     shape = block_shape(draft.target, sizes, sum(max(1, size // WORD) for size in itemsizes))
     if shape is not None:
         _Lanes(draft, sides, shape, itemsizes).run(sums)

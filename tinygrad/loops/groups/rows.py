@@ -8,12 +8,12 @@ from __future__ import annotations
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.groups.blocks import SHORT, deal, power_below
-from tinygrad.loops.layout import elements, is_plain_loop, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.groups.pieces import SHORT, deal, power_below
+from tinygrad.loops.layout import elements
 from tinygrad.loops.matrix_units import matrix_units
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.sharing import room, share_values
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 LEAST_LANES = 32  # of a reduction along a row
 MOST_ROWS = 8  # of a block: each lane has a sum for each

@@ -15,15 +15,16 @@ from math import isqrt
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, names
-from tinygrad.loops.groups.blocks import BUSY_GROUPS, WORD, fill, power_below, reach
+from tinygrad.loops.groups.blocks import BUSY_GROUPS
+from tinygrad.loops.groups.pieces import WORD, fill, power_below, reach
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows
-from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.reads import reads_of, step
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 
 BLOCK = 256  # lanes of a group for plain loops; fewer if there is little to do
 LEAST_BLOCK = 32  # lanes of the smallest group

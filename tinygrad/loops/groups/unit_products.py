@@ -10,20 +10,8 @@ from dataclasses import replace
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft
-from tinygrad.loops.groups.blocks import (
-    BUSY_GROUPS,
-    FILLED,
-    SHARED,
-    VECTOR,
-    WORD,
-    Blocks,
-    Shape,
-    Sides,
-    Sizes,
-    lanes_first,
-    parts_of,
-    sum_over,
-)
+from tinygrad.loops.groups.blocks import BUSY_GROUPS, FILLED, SHARED, Blocks, Shape, Sides, Sizes
+from tinygrad.loops.groups.pieces import VECTOR, WORD, lanes_first, parts_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.tensorise import operand, units_of
 
@@ -44,7 +32,7 @@ def unit_product(draft: Draft, sides: Sides, sizes: Sizes, sums: Sequence[str]) 
 def _unit_of(draft: Draft, m: str, k: str, staged: bool) -> MatrixUnit | None:
     """The first unit for the sum over `k` of products of two CASTs, or of two values as they are.
     m: the loop of rows."""
-    a, b = sorted(sum_over(draft, k).src[0].src, key=lambda x: draft.loops[m] not in x.ranges)
+    a, b = sorted(draft.sum_over(k).src[0].src, key=lambda x: draft.loops[m] not in x.ranges)
     units = units_of(draft.target, a, b, a.dtype)
     held = (u for u in units if u.held is not None and u.is_staged == staged)
     return next((u for u in held if u.a is operand(a, u.a).dtype), None)

@@ -21,8 +21,8 @@ from typing import TypeVar
 from tinygrad.base.helpers import ceildiv, round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.groups.blocks import (
-    BUSY_GROUPS,
+from tinygrad.loops.groups.blocks import BUSY_GROUPS
+from tinygrad.loops.groups.pieces import (
     VECTOR,
     WORD,
     Options,
@@ -31,15 +31,15 @@ from tinygrad.loops.groups.blocks import (
     parts_of,
     piece,
     pipeline,
-    sum_over,
 )
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
+from tinygrad.loops.layout import term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.operands import owners_of
+from tinygrad.loops.reads import sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class _Rows:
 
     def _leader(self) -> str | None:
         """The loop of the maximum that all other reductions can follow."""
-        sums = {k: sum_over(self.draft, k) for k in self.form.keys}
+        sums = {k: self.draft.sum_over(k) for k in self.form.keys}
         for k, first in sums.items():
             others = (n for n in sums.values() if n is not first)
             if all(can_follow(first, other) for other in others):
@@ -241,7 +241,7 @@ class _Rows:
     def _tensorise(self, k: str, other: str) -> None:
         """Gives the products of a sum to the unit. Its operand number `side` is the factor of the
         rows: the one without the loop `other`."""
-        factors = sum_over(self.draft, k).src[0].src
+        factors = self.draft.sum_over(k).src[0].src
         mine = next(i for i, x in enumerate(factors) if self.draft.loops[other] not in x.ranges)
         self.draft.do("tensorise", k, mine ^ self.use.side, self.unit.name)
 

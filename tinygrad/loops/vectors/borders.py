@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, Nest, names
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.trims import ENDS, ends_of
 
 MOST_TAPS = 8

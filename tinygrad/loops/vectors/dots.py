@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.draft import Draft, Nest, names
-from tinygrad.loops.layout import name_of, reads_of, size_of, step
 from tinygrad.loops.products import (
     Product,
     in_one_word,
@@ -15,7 +14,9 @@ from tinygrad.loops.products import (
     tensorised,
     whole_sum,
 )
+from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.register_tiles import best_tile
+from tinygrad.loops.roles import name_of, size_of
 from tinygrad.loops.vectors.tasks import parallelise
 
 FOLD, TRANSPOSE = 10, 5

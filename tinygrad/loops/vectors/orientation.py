@@ -27,30 +27,17 @@ from typing import NamedTuple
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, Draft, names
-from tinygrad.loops.layout import (
-    flat_offset,
-    is_plain_loop,
-    linear,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    step,
-)
-from tinygrad.loops.products import (
-    LONG_PANEL,
-    SUMS,
-    factors_of,
-    is_in_place,
-)
+from tinygrad.loops.layout import flat_offset
+from tinygrad.loops.products import LONG_PANEL, SUMS, factors_of, is_in_place
+from tinygrad.loops.reads import linear, reads_of, step
 from tinygrad.loops.register_tiles import MOST_ROWS, Surroundings, half_tile, register_tile
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 PANEL = 4
 """The usual number of vectors in a panel."""

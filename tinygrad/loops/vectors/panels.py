@@ -7,62 +7,69 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
-from tinygrad.loops.layout import (
-    goes_as_one,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    steady,
-    step,
-    sums_of,
-)
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
+from tinygrad.loops.reads import goes_as_one, reads_of, steady, step, sums_of
+from tinygrad.loops.roles import name_of, own_ranges, size_of
 from tinygrad.loops.vectors.stretches import fill_stretches
 from tinygrad.simplify.masks import gate_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def fill_nest(draft: Draft, one: Product, name: str, column: str, stretch: int) -> None:
     """Fills a panel by loops of its own, with the widest vectors that memory allows. Loops that
     masks depend on go outside."""
-    filled = _as_memory_runs(draft, one, name)
-    lanes, inner, across = draft.lanes, filled[-1] if filled else "", f"{name}.{column}"
-    loads = reads_of(draft.stages[name].src[0].toposort())
-    word = draft.turns(one.depth)  # neighbours along k that stay together
-    along_k = bool(filled) and word in steps_along(loads, draft.loops[inner])
-    both = [n for n in loads if not filled or draft.loops[inner] in n.ranges]
-    along_n = 1 in steps_along(both, draft.loops[across])
+    filled, across = _as_memory_runs(draft, one, name), f"{name}.{column}"
+    if not stretch and _lies_along_depth(draft, one, name, filled, across):
+        fill_squares(draft, name, filled[-1], across)
+        return
+    masked, free = _masked_first(draft, name, filled)
     if stretch:
         columns: tuple[str, ...] = fill_stretches(draft, name, across, stretch)
-    elif along_k and not along_n and draft.size(inner) >= lanes:
-        fill_squares(draft, name, inner, across)
-        return
-    else:
-        width = _widest(draft, name, across)
-        role = "UNROLL" if width else "LOOP"  # lane by lane: a turn is text enough
-        is_even = None not in steps_along(loads, draft.loops[across]) and all(map(is_plain, loads))
-        few = lanes if is_even else max(2, lanes // 4)  # where each has an address of its own
-        vector = draft.split(across, width or few, across + "v", role, "VECTOR")
-        columns = (across, vector) if width else (vector,)
-    guarded = {
-        name_of(r)
-        for n in reads_of(draft.stages[name].src[0].toposort())
-        if (gate := gate_of(n)) is not None
-        for r in gate.ranges
-    }
-    words = [f"{name}.{k}" for k in one.depth]
-    layout = [n for n in names(own_ranges(draft.stages[name])) if n not in (*filled, *words)]
-    outer = [n for n in layout if n not in (*columns, across)]
-    masked = [k for k in filled if k in guarded]
-    free = [k for k in filled if k not in guarded]
-    if stretch:
         free = [across, *free]
-    elif across not in columns:  # the addresses of its lanes are computed once
+    elif width := _widest(draft, name, across):
+        vector = draft.split(across, width, across + "v", "UNROLL", "VECTOR")
+        columns = (across, vector)
+    else:  # lane by lane: a turn is text enough, and the addresses of its lanes are computed once
+        few = _few_lanes(draft, name, across)
+        columns = (draft.split(across, few, across + "v", "LOOP", "VECTOR"),)
         masked = [across, *masked]
+    words = [f"{name}.{k}" for k in one.depth]
+    inside = {across, *filled, *columns, *words}
+    outer = [n for n in names(own_ranges(draft.stages[name])) if n not in inside]
     draft.do("order", name, (*outer, *masked, *free, *columns, *words))
+
+
+def _loads(draft: Draft, name: str) -> list[UOp]:
+    """What a fill reads."""
+    return reads_of(draft.stages[name].src[0].toposort())
+
+
+def _lies_along_depth(
+    draft: Draft, one: Product, name: str, filled: list[str], across: str
+) -> bool:
+    """Whether memory runs along the loops that the product sums over, not along its columns."""
+    if not filled or draft.size(filled[-1]) < draft.lanes:
+        return False
+    inner, loads = draft.loops[filled[-1]], _loads(draft, name)
+    word = draft.turns(one.depth)  # neighbours along k that stay together
+    both = [n for n in loads if inner in n.ranges]
+    is_along_columns = 1 in steps_along(both, draft.loops[across])
+    return word in steps_along(loads, inner) and not is_along_columns
+
+
+def _masked_first(draft: Draft, name: str, filled: list[str]) -> tuple[list[str], list[str]]:
+    """The loops of a fill on which masks depend, and the others."""
+    gates = [gate for n in _loads(draft, name) if (gate := gate_of(n)) is not None]
+    guarded = {name_of(r) for gate in gates for r in gate.ranges}
+    return [k for k in filled if k in guarded], [k for k in filled if k not in guarded]
+
+
+def _few_lanes(draft: Draft, name: str, across: str) -> int:
+    """The lanes of a vector that is read lane by lane: few where each has an address of its own."""
+    loads = _loads(draft, name)
+    is_even = None not in steps_along(loads, draft.loops[across]) and all(map(is_plain, loads))
+    return draft.lanes if is_even else max(2, draft.lanes // 4)
 
 
 def fill_squares(draft: Draft, name: str, along: str, across: str) -> None:

@@ -11,9 +11,9 @@ from math import ceil
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.products import Product, contractions
 from tinygrad.loops.register_tiles import register_tile
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.uop.node import UOp
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import prod
 
 from tinygrad.loops.draft import Draft, Nest
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, step, sums_of
+from tinygrad.loops.reads import divisions, step
+from tinygrad.loops.roles import is_plain_loop, name_of, size_of
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 
@@ -20,7 +21,7 @@ def phases_of(draft: Draft, nest: Nest) -> dict[UOp, int]:
     """Loops that a sum's reads use by quotient or remainder of a small number, such as the taps of
     a strided window, and that number. If the loop is split by it, each phase is a copy whose reads
     have constant steps and whose gates are known."""
-    if nest.name != "store" or not sums_of(draft.inline(nest.values)):
+    if nest.name != "store" or not draft.sums_in(nest):
         return {}
     seen: dict[UOp, set[int]] = {}
     for index, divisor in divisions(draft.nodes):

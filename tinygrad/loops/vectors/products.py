@@ -13,19 +13,7 @@ from math import ceil, gcd
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.draft import Draft, Nest, is_plain, names, reach_along, steps_along
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    flat_offset,
-    memory_of,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    steady,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import flat_offset, memory_of
 from tinygrad.loops.products import (
     LONG_PANEL,
     PANEL_BLOCK,
@@ -42,16 +30,13 @@ from tinygrad.loops.products import (
     unit_of,
     whole_sum,
 )
+from tinygrad.loops.reads import LONGEST_STEP, reads_of, steady, step, sums_of
 from tinygrad.loops.register_tiles import MOST_ROWS, half_tile
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
 from tinygrad.loops.vectors.panels import fill_nest
-from tinygrad.loops.vectors.requests import (
-    PAGE,
-    ask_for_epilogue,
-    ask_for_panels,
-    ask_for_rows,
-)
+from tinygrad.loops.vectors.requests import PAGE, ask_for_epilogue, ask_for_panels, ask_for_rows
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -64,8 +49,7 @@ from tinygrad.loops.vectors.tasks import (
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
 from tinygrad.loops.vectors.tiling import TILES_A_TASK, Tiling, is_transposed
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 INNER_TURNS = 2
 """Turns of the inner loop that are unrolled: worth 2 to 5 percent."""
@@ -270,12 +254,7 @@ def _block_panel(draft: Draft, tiling: Tiling, one: Product) -> Product:
         inner.insert(0, draft.loops[block])
     reduction = reduction_of(draft, tiling.nest.name, one)
     draft.do("regroup", draft.path(reduction), (*names(inner), *one.depth))
-    return replace(
-        one,
-        loops=tuple(names(inner)),
-        inner=inner[-1],
-        around=tuple(names(loops)),
-    )
+    return replace(one, loops=tuple(names(inner)), inner=inner[-1], around=tuple(names(loops)))
 
 
 def _turns_in_cache(draft: Draft, tiling: Tiling, one: Product, loop: UOp) -> int:
@@ -531,7 +510,7 @@ def _other_reductions(draft: Draft, tiling: Tiling, products: list[Product]) -> 
     nest = draft.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
     done = {loop for p in products for loop in (p.loops[0], *p.around)}
-    for node in sums_of(draft.inline(nest.values)):
+    for node in draft.sums_in(nest):
         if name_of(own_ranges(node)[0]) not in done:
             spread_reduction(draft, node, vector, 1)
 

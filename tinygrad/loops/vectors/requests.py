@@ -5,22 +5,13 @@ from __future__ import annotations
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, is_plain
-from tinygrad.loops.layout import (
-    elements,
-    fill_order,
-    memory_of,
-    name_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    step,
-)
+from tinygrad.loops.layout import elements, fill_order, memory_of, option
 from tinygrad.loops.products import Product, reduction_of, side_of
+from tinygrad.loops.reads import reads_of, step
 from tinygrad.loops.register_tiles import SETS
+from tinygrad.loops.roles import name_of, own_ranges, role_of
 from tinygrad.loops.vectors.tiling import Tiling, is_transposed
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 TILES_AHEAD = 2
 """How many tiles ahead lines are prefetched: packed rows, and what is read beside the sums."""

@@ -8,23 +8,12 @@ from collections.abc import Iterable
 
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.draft import COPIES, UNROLL_WHOLE, Draft, Nest, names, steps_along
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    is_plain_loop,
-    name_of,
-    option,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    stores_of,
-    sums_of,
-)
+from tinygrad.loops.layout import option, stores_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import contractions, fit, vector_unit
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.loops.reads import LONGEST_STEP, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
+from tinygrad.uop import Ops, UOp
 
 FEW_VECTORS = 24
 """Vectors of a short row."""
@@ -41,27 +30,42 @@ def spread_reduction(
     if draft.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
     # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in draft.sums if loop in own_ranges(n))
-    reduced = reduction.src[0].toposort()
-    copies_around = turns(r for r in reduction.ranges if role_of(r) == "UNROLL")
-    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= draft.lanes > 1
+    reduction = draft.sum_over(name_of(loop))
     if is_word(draft, reduction):
         _words_of_lanes(draft, loop)
-        return
+    elif not _lies_along_memory(draft, reduction, last):
+        _unroll_a_short_one(draft, reduction, last)
+    elif not _meets_a_vector(draft, reduction, None if always else last):
+        _spread_over_vectors(draft, reduction, copies, whole_run=always)
+
+
+def _lies_along_memory(draft: Draft, reduction: UOp, last: UOp | None) -> bool:
+    """Whether a reduction fills vectors that are read whole, or goes down a few columns."""
+    loop = own_ranges(reduction)[-1]
+    if not (size_of(loop) > UNROLL_WHOLE or size_of(loop) >= draft.lanes > 1):
+        return False
     down = last is not None and _is_short(draft, last) and has_columns(draft, reduction, last)
-    if fills_vectors and (down or 1 in steps_along(reduced, loop)):
-        if not _meets_a_vector(draft, reduction, reduced, None if always else last):
-            unit = vector_unit(draft, loop)
-            if unit is not None and size_of(loop) >= draft.lanes * unit[0].depth:
-                fit(draft, name_of(loop), *unit)
-            outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
-            draft.vectorise(name_of(loop), copies, "SPREAD")
-            words = any(is_word(draft, n) for n in sums_of(reduced))
-            if always and unit is None and not words:  # sums inside are read in one run
-                _spread_blocks(draft, outer, size_of(loop) // draft.lanes, copies)
-        return
+    return down or 1 in steps_along(reduction.src[0].toposort(), loop)
+
+
+def _spread_over_vectors(draft: Draft, reduction: UOp, copies: int, whole_run: bool) -> None:
+    """Gives a reduction's innermost loop to a unit, if one fits, and to vectors; with sums inside
+    that are read in one run, the next loops too."""
+    *outer, loop = own_ranges(reduction)
+    unit = vector_unit(draft, loop)
+    if unit is not None and size_of(loop) >= draft.lanes * unit[0].depth:
+        fit(draft, name_of(loop), *unit)
+    draft.vectorise(name_of(loop), copies, "SPREAD")
+    has_words = any(is_word(draft, n) for n in sums_of(reduction.src[0].toposort()))
+    if whole_run and unit is None and not has_words:
+        _spread_blocks(draft, names(outer), size_of(loop) // draft.lanes, copies)
+
+
+def _unroll_a_short_one(draft: Draft, reduction: UOp, last: UOp | None) -> None:
+    """Makes copies of a short reduction's turns, or of those of its inner loops that are few."""
+    copies_around = turns(r for r in reduction.ranges if role_of(r) == "UNROLL")
     most, own = min(UNROLL_WHOLE, MOST_COPIES // copies_around), own_ranges(reduction)
-    while last is not None and turns(own) > most >= size_of(loop):
+    while last is not None and turns(own) > most >= size_of(own[-1]):
         own = own[1:]  # where lanes lie is known then, and which of them are masked
     if turns(own) <= most:
         draft.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
@@ -117,7 +121,7 @@ def _words_of_lanes(draft: Draft, loop: UOp) -> None:
     """Gives the products of `loop` to a unit, if a loop of vectors has its lanes laid out as the
     unit expects. The sum's other loops are unrolled."""
     unit = vector_unit(draft, loop)
-    reduction = owners_of(draft.kernel, loop)[0]
+    reduction = draft.sum_over(name_of(loop))
     reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
     lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == draft.lanes]
     beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
@@ -129,7 +133,7 @@ def _words_of_lanes(draft: Draft, loop: UOp) -> None:
         draft.give("UNROLL", names(outer))
 
 
-def _meets_a_vector(draft: Draft, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
+def _meets_a_vector(draft: Draft, reduction: UOp, last: UOp | None) -> bool:
     """Whether a vector along the reduction would meet another one in the same value: a vector along
     the stored row, along the row of a stage that its readers fill, or of an inner reduction."""
     if last in reduction.ranges and last is not None and draft.lanes_within(size_of(last)) > 1:
@@ -137,7 +141,7 @@ def _meets_a_vector(draft: Draft, reduction: UOp, reduced: list[UOp], last: UOp 
     rows = {r for s in draft.stages.values() if option(s, "first") for r in own_ranges(s)}
     if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
         return True
-    return reduced_by_vectors(reduced, own_ranges(reduction)[-1])
+    return reduced_by_vectors(reduction.src[0].toposort(), own_ranges(reduction)[-1])
 
 
 def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:

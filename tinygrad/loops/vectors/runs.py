@@ -7,24 +7,13 @@ from collections.abc import Mapping
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import COPIES, Draft, Nest, names
-from tinygrad.loops.layout import (
-    LINE,
-    LONGEST_STEP,
-    is_index,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import LINE
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.products import vector_unit
+from tinygrad.loops.reads import LONGEST_STEP, is_index, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.tasks import TASKS, TASKS_WITH_BLOCKS
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop import GroupOp, Ops, UOp
 
 RUNS = (4, 5, 3, 2)
 """Runs of memory that a core reads in parallel, the best number first: a prefetcher that follows
@@ -71,10 +60,10 @@ def runs_of(rows: list[UOp], loop: UOp) -> int:
     return next(fitting, 1)
 
 
-def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp | None) -> int:
+def vectors_in_flight(draft: Draft, rows: list[UOp], last: UOp, across: UOp) -> int:
     """How many vectors of a row are summed side by side. If several rows come from memory side by
     side (`lay_runs_side_by_side`), a line of each; if one alone does, as many as of all of them."""
-    if across is None or not come_from_memory(draft, rows, last):
+    if not come_from_memory(draft, rows, last):
         return COPIES
     if runs_of(rows, last) == 1:
         return 2 * COPIES

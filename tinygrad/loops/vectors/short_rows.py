@@ -11,23 +11,13 @@ from math import gcd
 from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.draft import SHORT_VECTORS, Draft, Nest
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    flat_offset,
-    is_index,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-)
+from tinygrad.loops.layout import flat_offset
+from tinygrad.loops.reads import LONGEST_STEP, is_index, reads_of, step
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.row_sums import reduced_by_vectors
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 MOST_VECTORS = 2
 """At most so many vectors cover what one vector of the result reads of an operand."""
@@ -109,7 +99,7 @@ def is_one_vector(draft: Draft, nest: Nest) -> bool:
     lanes = 1 << size.bit_length()
     if not SHORT_VECTORS[0] < size < draft.lanes or size == lanes // 2 or role_of(last) != "LOOP":
         return False
-    reads = [n for n in reads_of(draft.inline(nest.values)) if last in n.ranges]
+    reads = [n for n in draft.reads_in(nest) if last in n.ranges]
     spots = [lane_spots(r, last) for r in reads if r.src[0].op is Ops.PARAM]
     return len(spots) == len(reads) and all(covered(s, lanes, LONGEST_STEP) for s in spots)
 
@@ -147,7 +137,7 @@ def lay_side_by_side(draft: Draft, nest: Nest, sums: list[UOp], across: UOp | No
         return False
     rows = outer[-1]
     short = {r for r in row if size_of(r) < draft.lanes}
-    reads = [n for n in reads_of(draft.inline(nest.values)) if rows in n.ranges]
+    reads = [n for n in draft.reads_in(nest) if rows in n.ranges]
     is_long = row != short
     if last not in short or (across is not None and not is_long):
         return False

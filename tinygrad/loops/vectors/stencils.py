@@ -17,25 +17,15 @@ from typing import NamedTuple
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import (
-    LINE,
-    divisions,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    steady,
-    step,
-    stores_of,
-)
+from tinygrad.loops.layout import LINE, steady, stores_of
 from tinygrad.loops.products import factors_of
+from tinygrad.loops.reads import divisions, reads_of, step
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import parallelise
 from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.affine import affine
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 FEWEST_USES, OF_CHANNELS, OF_SHORT_ROWS = 6, 4, 2
 """An element that fewer results need is read where it lies: in vectors along a row, or along

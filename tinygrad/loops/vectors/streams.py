@@ -11,18 +11,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.draft import COPIES, Draft, Nest, names
-from tinygrad.loops.layout import (
-    LONGEST_STEP,
-    divisions,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    role_of,
-    size_of,
-    step,
-    sums_of,
-)
+from tinygrad.loops.reads import LONGEST_STEP, divisions, reads_of, step, sums_of
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.vectors.borders import border_outside, counted
 from tinygrad.loops.vectors.phases import phases_of, split_phases
 from tinygrad.loops.vectors.row_sums import (
@@ -95,41 +85,53 @@ def stream(draft: Draft, nest: Nest) -> None:
         return
     nest = unbroken(draft, nest)
     if not nest.loops:  # a single result
-        for reduction in sums_of(draft.inline(nest.values)):
+        for reduction in draft.sums_in(nest):
             spread_reduction(draft, reduction, None)
         return
     nest, across = _direction(draft, nest)
     last, outer = nest.loops[-1], names(nest.loops[:-1])
-    reductions = sums_of(draft.inline(nest.values))
-    if _by_lanes_or_laid_along(draft, nest, reductions, across):
+    if _by_lanes_or_laid_along(draft, nest, draft.sums_in(nest), across):
         return
     is_cut = across is None and border_outside(draft, nest)
-    nest, reductions = draft.nest(nest.name), sums_of(draft.inline(draft.nest(nest.name).values))
-    rows, squares = [r for r in reductions if across in own_ranges(r)], False
+    nest = draft.nest(nest.name)
+    reductions = draft.sums_in(nest)
+    rows = [r for r in reductions if across in own_ranges(r)]
     are_short = across is None and are_short_rows(draft, nest, reductions)
-    if across is None or rows:
-        squares = are_squares(draft, rows, last)
-        copies = 1 if squares else vectors_in_flight(draft, rows, last, across)
-        copies //= most_together(reductions) if are_short else 1
-        along = None if reduced_by_vectors(draft.inner_stages, last) else last
-        for reduction in sorted(reductions, key=lambda r: is_word(draft, r)):
-            spread_reduction(draft, reduction, along, copies, always=bool(rows))
-    if rows and squares:
-        draft.split(name_of(last), draft.lanes, name_of(last) + "u", "LOOP", "UNROLL")
-    elif rows:
-        take_rows_together(draft, rows, last)
-    elif across is not None:
-        _transpose(draft, nest, last, across)
-    elif nest.is_top and _columns(draft, nest, reductions):
-        return
-    else:
+    if across is None:
+        _spread(draft, nest, COPIES // (most_together(reductions) if are_short else 1))
+        if nest.is_top and _columns(draft, nest, reductions):
+            return
         _along(draft, nest, last)
+    elif rows:
+        _reduced_rows(draft, nest, rows, across)
+    else:
+        _transpose(draft, nest, last, across)
     if nest.is_top:
         _make_tasks(draft, nest, outer, rows, are_short)
         if not reductions and not draft.stages:
             _find_places_first(draft)
     if is_cut:
         draft.do("trim", counted(draft.nest(nest.name)))
+
+
+def _spread(draft: Draft, nest: Nest, copies: int = COPIES, always: bool = False) -> None:
+    """Spreads the nest's reductions along memory over vectors."""
+    last = nest.loops[-1]
+    along = None if reduced_by_vectors(draft.inner_stages, last) else last
+    for reduction in sorted(draft.sums_in(nest), key=lambda r: is_word(draft, r)):
+        spread_reduction(draft, reduction, along, copies, always)
+
+
+def _reduced_rows(draft: Draft, nest: Nest, rows: list[UOp], across: UOp) -> None:
+    """Vectors along the rows that are reduced, `across` the stored one. Some of these are reduced
+    together: as many as squares have rows, or those that share the other operand."""
+    last = nest.loops[-1]
+    if are_squares(draft, rows, last):
+        _spread(draft, nest, copies=1, always=True)
+        draft.split(name_of(last), draft.lanes, name_of(last) + "u", "LOOP", "UNROLL")
+    else:
+        _spread(draft, nest, vectors_in_flight(draft, rows, last, across), always=True)
+        take_rows_together(draft, rows, last)
 
 
 def _by_merged_rows(draft: Draft) -> bool:
@@ -167,7 +169,7 @@ def _by_lanes_or_laid_along(draft: Draft, nest: Nest, sums: list[UOp], across: U
 def _direction(draft: Draft, nest: Nest) -> tuple[Nest, UOp | None]:
     """The loop that vectors should run along instead of the stored row; or None, and the nest with
     a copy for each phase of its loops."""
-    last, loads = nest.loops[-1], reads_of(draft.inline(nest.values))
+    last, loads = nest.loops[-1], draft.reads_in(nest)
     across, phases = _across(draft, loads, last), phases_of(draft, nest)
     if across is not None and (last not in phases or _mostly(loads, last, across)):
         return nest, across
@@ -410,7 +412,7 @@ def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
     they are shorter than a vector, and their elements cost more than that. What a long expression
     reads across is transposed into the nearest cache, and the expression computed along the row."""
     lanes, n, c = draft.lanes_within(size_of(last)), name_of(last), name_of(across)
-    reductions = sums_of(draft.inline(nest.values))
+    reductions = draft.sums_in(nest)
     if any(across in r.ranges and last not in r.ranges for r in reductions):
         draft.vectorise(c, 1)
         return
@@ -458,7 +460,7 @@ def _is_long(draft: Draft, nest: Nest, last: UOp) -> bool:
 
 def _read_across(draft: Draft, nest: str, last: UOp, across: UOp) -> list[UOp]:
     """The reads that are contiguous along `across`, and advance along the stored row."""
-    loads = reads_of(draft.inline(draft.nest(nest).values))
+    loads = draft.reads_in(draft.nest(nest))
     return [r for r in loads if last in r.ranges and step(r, across) == 1]
 
 

@@ -7,21 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tinygrad.loops.draft import Draft, Nest
-from tinygrad.loops.layout import (
-    divisions,
-    flat_offset,
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    reads_of,
-    size_of,
-    steady,
-    step,
-    sums_of,
-)
+from tinygrad.loops.layout import flat_offset
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.primitives import split
+from tinygrad.loops.reads import divisions, reads_of, steady, step
 from tinygrad.loops.register_tiles import Surroundings, best_tile
+from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.uop.node import UOp
 
 WIDEST_PANEL = 16
@@ -35,10 +26,7 @@ HARDLY_MORE = 1.02
 
 
 def stretch_of(
-    draft: Draft,
-    loop: UOp,
-    operands: Iterable[UOp],
-    is_steady: Callable[[UOp, UOp], bool] = steady,
+    draft: Draft, loop: UOp, operands: Iterable[UOp], is_steady: Callable[[UOp, UOp], bool] = steady
 ) -> int:
     """The number of turns of `loop` within which every read of these operands advances in constant
     small steps. 0 if that is the whole loop, or if the stretches are too short for a vector."""
@@ -67,7 +55,7 @@ def unbroken(draft: Draft, nest: Nest) -> Nest:
     """Splits the nest's last loop where all accesses jump together (images side by side along it),
     so that vectors run inside the pieces and not lane by lane across them; and those of its sums,
     where what a quotient chooses (a channel's weight) is one number for all of a piece."""
-    for reduction in sums_of(draft.inline(nest.values)):
+    for reduction in draft.sums_in(nest):
         last = own_ranges(reduction)[-1]
         if last in draft.loops.values():  # else a sum beside it has split it
             _take_in_pieces(draft, last, reduction.src)

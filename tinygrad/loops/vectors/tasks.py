@@ -8,7 +8,8 @@ from math import ceil
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, work
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import fill_order, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import fill_order
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 
 TASKS = 16

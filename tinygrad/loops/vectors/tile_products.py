@@ -5,7 +5,6 @@ through memory, because tile registers can only be loaded and stored as a whole.
 from __future__ import annotations
 
 from tinygrad.loops.draft import Draft, Nest, names, steps_along
-from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.products import (
     Product,
@@ -16,6 +15,7 @@ from tinygrad.loops.products import (
     those_in,
     unit_of,
 )
+from tinygrad.loops.roles import name_of, size_of
 from tinygrad.loops.vectors.tasks import parallelise
 
 TILES = 2

@@ -7,9 +7,10 @@ from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, Nest, names
 from tinygrad.loops.in_place import is_window, steps_apart
-from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.products import PANEL_BLOCK, SUMS, Product
+from tinygrad.loops.reads import step
 from tinygrad.loops.register_tiles import TEMPORARIES, Surroundings, Tile, register_tile
+from tinygrad.loops.roles import name_of, size_of
 from tinygrad.loops.vectors.panels import turn_reads
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS

@@ -9,12 +9,7 @@ from typing import Any
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.printed import made_with
-from tinygrad.nn.optim.optimizer import (
-    Optimizer,
-    Stepper,
-    step_again,
-    with_gradients,
-)
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper, step_again, with_gradients
 from tinygrad.nn.optim.options import (
     PREFIX,
     as_number,

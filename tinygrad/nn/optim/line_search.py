@@ -30,11 +30,7 @@ MOST = 25
 
 
 def strong_wolfe(
-    look: Callable[[float], Slope],
-    length: float,
-    start: Slope,
-    steepest: float,
-    tolerance: float,
+    look: Callable[[float], Slope], length: float, start: Slope, steepest: float, tolerance: float
 ) -> tuple[Slope, int]:
     """A point with enough less loss than `start` and a slope that is flat enough.
 

@@ -100,10 +100,7 @@ def unpad_sequence(
 
 
 def pack_padded_sequence(
-    input: Tensor,
-    lengths: Lengths,
-    batch_first: bool = False,
-    enforce_sorted: bool = True,
+    input: Tensor, lengths: Lengths, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Padded sequences, without the padding.
 

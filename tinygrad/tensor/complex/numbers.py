@@ -38,8 +38,7 @@ from tinygrad.tensor.reduction import spread_over
 from tinygrad.tensor.shapes import Shape, axis_of
 from tinygrad.tensor.spellings import turn
 from tinygrad.tensor.tensor import Tensor
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 # what would go through, and means nothing
 REFUSED = ("trunc", "floor", "ceil", "round", "layernorm", "cov", "corrcoef")

@@ -1,17 +1,50 @@
-"""Methods that end in `_`: what those of the long tail give, written into the tensor itself; random
-numbers; and views that take their tensor's place."""
+"""Methods that end in `_`: what those without it give, written into the tensor itself; random
+numbers; and views that take their tensor's place. How a write is done says `tensor/writing`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.long_tail.alike import Alike
-from tinygrad.tensor.writing import InPlaceOf
+
+
+class InPlaceOf:
+    """A row of a class that becomes a method: called `name_` (or `__iname__`), it writes what the
+    method `name` returns into the tensor itself. The words are an example: a tensor, arguments if
+    there are some, and the result."""
+
+    __call__: Callable[..., Any]  # for type checkers: it is a method by the time of a call
+
+    def __init__(self, tensor: str = "", *words: str) -> None:
+        self.tensor, self.words = tensor, words
+        self.methods: list[Callable[..., Any]] = []
+
+    def __set_name__(self, cls: type, name: str) -> None:
+        if not self.methods:  # a second name is another name of the same method
+            self.methods.append(self._method(name))
+        setattr(cls, name, self.methods[0])
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        operation = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+
+        def method(tensor: InPlace, *args: Any, **kwargs: Any) -> InPlace:
+            with turns.together(), keeping.now:  # no other thread writes between look and write
+                return tensor._in_place(operation, getattr(tensor, operation)(*args, **kwargs))
+
+        method.__name__, method.__qualname__ = name, f"InPlace.{name}"
+        method.__doc__ = f"`{operation}` in place: this holds its result, and so do views of this."
+        if self.words:
+            *arguments, result = self.words
+            shown = f">>> Tensor({self.tensor}).{name}({''.join(arguments)}).tolist()"
+            method.__doc__ += f"\n\n        {shown}\n        {result}\n        "
+        return method
 
 
 class InPlace(Alike):
@@ -19,113 +52,133 @@ class InPlace(Alike):
 
     __slots__ = ()
 
-    cos_ = InPlaceOf("Tensor([0.0]).cos_().tolist()", "[1.0]")
-    sin_ = InPlaceOf("Tensor([0.0]).sin_().tolist()", "[0.0]")
-    tan_ = InPlaceOf("Tensor([0.0]).tan_().tolist()", "[0.0]")
-    sinh_ = InPlaceOf("Tensor([0.0]).sinh_().tolist()", "[0.0]")
-    cosh_ = InPlaceOf("Tensor([0.0]).cosh_().tolist()", "[1.0]")
-    asin_ = InPlaceOf("Tensor([0.0]).asin_().tolist()", "[0.0]")
-    atan_ = InPlaceOf("Tensor([0.0]).atan_().tolist()", "[0.0]")
-    asinh_ = InPlaceOf("Tensor([0.0]).asinh_().tolist()", "[0.0]")
-    acosh_ = InPlaceOf("Tensor([1.0]).acosh_().tolist()", "[0.0]")
-    atanh_ = InPlaceOf("Tensor([0.0]).atanh_().tolist()", "[0.0]")
-    acos_ = InPlaceOf("Tensor([1.0]).acos_().tolist()", "[0.0]")
-    erf_ = InPlaceOf("Tensor([0.0]).erf_().tolist()", "[0.0]")
-    erfc_ = InPlaceOf("Tensor([0.0]).erfc_().tolist()", "[1.0]")
-    erfinv_ = InPlaceOf("Tensor([0.0]).erfinv_().tolist()", "[0.0]")
-    expm1_ = InPlaceOf("Tensor([0.0]).expm1_().tolist()", "[0.0]")
-    exp2_ = InPlaceOf("Tensor([3.0]).exp2_().tolist()", "[8.0]")
-    log2_ = InPlaceOf("Tensor([8.0]).log2_().tolist()", "[3.0]")
-    log10_ = InPlaceOf("Tensor([1.0]).log10_().tolist()", "[0.0]")
-    log1p_ = InPlaceOf("Tensor([0.0]).log1p_().tolist()", "[0.0]")
-    lgamma_ = InPlaceOf("Tensor([1.0]).lgamma_().tolist()", "[0.0]")
-    sinc_ = InPlaceOf("Tensor([0.0]).sinc_().tolist()", "[1.0]")
-    rad2deg_ = InPlaceOf("Tensor([0.0]).rad2deg_().tolist()", "[0.0]")
-    deg2rad_ = InPlaceOf("Tensor([0.0]).deg2rad_().tolist()", "[0.0]")
-    digamma_ = InPlaceOf("Tensor([5.0]).digamma_().shape", "(1,)")
-    polygamma_ = InPlaceOf("Tensor([5.0]).polygamma_(1).shape", "(1,)")
-    mvlgamma_ = InPlaceOf("Tensor([1.0]).mvlgamma_(1).tolist()", "[0.0]")
-    igamma_ = InPlaceOf("Tensor([1.0]).igamma_(0.0).tolist()", "[0.0]")
-    igammac_ = InPlaceOf("Tensor([1.0]).igammac_(0.0).tolist()", "[1.0]")
-    i0_ = InPlaceOf("Tensor([0.0]).i0_().tolist()", "[1.0]")
-    logit_ = InPlaceOf("Tensor([0.5]).logit_().tolist()", "[0.0]")
-    frac_ = InPlaceOf("Tensor([1.5]).frac_().tolist()", "[0.5]")
-    fix_ = InPlaceOf("Tensor([-1.5]).fix_().tolist()", "[-1.0]")
-    sgn_ = InPlaceOf("Tensor([-3, 4]).sgn_().tolist()", "[-1, 1]")
-    absolute_ = InPlaceOf("Tensor([-3]).absolute_().tolist()", "[3]")
-    negative_ = InPlaceOf("Tensor([3]).negative_().tolist()", "[-3]")
-    bitwise_not_ = InPlaceOf("Tensor([1]).bitwise_not_().tolist()", "[-2]")
-    nan_to_num_ = InPlaceOf("Tensor([float('nan')]).nan_to_num_().tolist()", "[0.0]")
-    subtract_ = InPlaceOf("Tensor([6.0]).subtract_(Tensor([4.0])).tolist()", "[2.0]")
-    multiply_ = InPlaceOf("Tensor([6.0]).multiply_(Tensor([4.0])).tolist()", "[24.0]")
-    divide_ = InPlaceOf("Tensor([6.0]).divide_(Tensor([4.0])).tolist()", "[1.5]")
-    true_divide_ = InPlaceOf("Tensor([6.0]).true_divide_(Tensor([4.0])).tolist()", "[1.5]")
-    floor_divide_ = InPlaceOf("Tensor([6.0]).floor_divide_(Tensor([4.0])).tolist()", "[1.0]")
-    remainder_ = InPlaceOf("Tensor([6.0]).remainder_(Tensor([4.0])).tolist()", "[2.0]")
-    fmod_ = InPlaceOf("Tensor([6.0]).fmod_(Tensor([4.0])).tolist()", "[2.0]")
-    hypot_ = InPlaceOf("Tensor([3.0]).hypot_(Tensor([4.0])).tolist()", "[5.0]")
-    atan2_ = InPlaceOf("Tensor([0.0]).atan2_(Tensor([1.0])).tolist()", "[0.0]")
-    copysign_ = InPlaceOf("Tensor([6.0]).copysign_(Tensor([4.0])).tolist()", "[6.0]")
-    heaviside_ = InPlaceOf("Tensor([6.0]).heaviside_(Tensor([4.0])).tolist()", "[1.0]")
-    xlogy_ = InPlaceOf("Tensor([6.0]).xlogy_(Tensor([1.0])).tolist()", "[0.0]")
-    logical_and_ = InPlaceOf("Tensor([6.0]).logical_and_(Tensor([4.0])).tolist()", "[True]")
-    logical_or_ = InPlaceOf("Tensor([6.0]).logical_or_(Tensor([4.0])).tolist()", "[True]")
-    logical_xor_ = InPlaceOf("Tensor([6.0]).logical_xor_(Tensor([4.0])).tolist()", "[False]")
-    bitwise_and_ = InPlaceOf("Tensor([6]).bitwise_and_(Tensor([4])).tolist()", "[4]")
-    bitwise_or_ = InPlaceOf("Tensor([6]).bitwise_or_(Tensor([4])).tolist()", "[6]")
-    bitwise_xor_ = InPlaceOf("Tensor([6]).bitwise_xor_(Tensor([4])).tolist()", "[2]")
-    eq_ = InPlaceOf("Tensor([6.0]).eq_(Tensor([4.0])).tolist()", "[False]")
-    ne_ = InPlaceOf("Tensor([6.0]).ne_(Tensor([4.0])).tolist()", "[True]")
-    lt_ = InPlaceOf("Tensor([6.0]).lt_(Tensor([4.0])).tolist()", "[False]")
-    le_ = InPlaceOf("Tensor([6.0]).le_(Tensor([4.0])).tolist()", "[False]")
-    gt_ = InPlaceOf("Tensor([6.0]).gt_(Tensor([4.0])).tolist()", "[True]")
-    ge_ = InPlaceOf("Tensor([6.0]).ge_(Tensor([4.0])).tolist()", "[True]")
-    gcd_ = InPlaceOf("Tensor([6]).gcd_(Tensor([4])).tolist()", "[2]")
-    lcm_ = InPlaceOf("Tensor([6]).lcm_(Tensor([4])).tolist()", "[12]")
-    ldexp_ = InPlaceOf("Tensor([6.0]).ldexp_(Tensor([1])).tolist()", "[12.0]")
-    nextafter_ = InPlaceOf("Tensor([0.0]).nextafter_(Tensor([0.0])).tolist()", "[0.0]")
-    arctan2_ = InPlaceOf("Tensor([0.0]).arctan2_(Tensor([1.0])).tolist()", "[0.0]")
-    clamp_min_ = InPlaceOf("Tensor([1, 5]).clamp_min_(3).tolist()", "[3, 5]")
-    clamp_max_ = InPlaceOf("Tensor([1, 5]).clamp_max_(3).tolist()", "[1, 3]")
-    cumsum_ = InPlaceOf("Tensor([1, 2, 3]).cumsum_(0).tolist()", "[1, 3, 6]")
-    cumprod_ = InPlaceOf("Tensor([1, 2, 3]).cumprod_(0).tolist()", "[1, 2, 6]")
-    addcmul_ = InPlaceOf("Tensor([1.0]).addcmul_(Tensor([2.0]), Tensor([3.0])).tolist()", "[7.0]")
-    addcdiv_ = InPlaceOf("Tensor([1.0]).addcdiv_(Tensor([2.0]), Tensor([4.0])).tolist()", "[1.5]")
-    addmm_ = InPlaceOf(
-        "Tensor([[1.0]]).addmm_(Tensor([[2.0]]), Tensor([[3.0]])).tolist()", "[[7.0]]"
-    )
-    addbmm_ = InPlaceOf("Tensor([[1]]).addbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[7]]")
-    addmv_ = InPlaceOf("Tensor([1.0]).addmv_(Tensor([[2.0]]), Tensor([3.0])).tolist()", "[7.0]")
-    addr_ = InPlaceOf("Tensor([[1.0]]).addr_(Tensor([2.0]), Tensor([3.0])).tolist()", "[[7.0]]")
-    bitwise_left_shift_ = InPlaceOf("Tensor([3]).bitwise_left_shift_(1).tolist()", "[6]")
-    bitwise_right_shift_ = InPlaceOf("Tensor([6]).bitwise_right_shift_(1).tolist()", "[3]")
-    put_ = InPlaceOf("Tensor([1, 2]).put_(Tensor([1]), Tensor([5])).tolist()", "[1, 5]")
-    index_reduce_ = InPlaceOf(
-        "Tensor([1, 2]).index_reduce_(0, Tensor([1]), Tensor([5]), 'prod').tolist()", "[1, 10]"
-    )
-    index_add_ = InPlaceOf(
-        "Tensor([1, 2]).index_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
-    )
-    index_copy_ = InPlaceOf(
-        "Tensor([1, 2]).index_copy_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 5]"
-    )
-    index_fill_ = InPlaceOf("Tensor([1, 2]).index_fill_(0, Tensor([1]), 5).tolist()", "[1, 5]")
-    scatter_add_ = InPlaceOf(
-        "Tensor([1, 2]).scatter_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
-    )
-    masked_scatter_ = InPlaceOf(
-        "Tensor([1, 2]).masked_scatter_(Tensor([True, False]), Tensor([5])).tolist()", "[5, 2]"
-    )
-    renorm_ = InPlaceOf(
-        "Tensor([[3.0, 4.0]]).renorm_(2, 0, 1.0).tolist()",
-        "[[0.6000000238418579, 0.800000011920929]]",
-    )
-    baddbmm_ = InPlaceOf(
-        "Tensor([[[1]]]).baddbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[[7]]]"
-    )
-    index_put_ = InPlaceOf(
-        "Tensor([1, 2]).index_put_((Tensor([1]),), Tensor([5])).tolist()", "[1, 5]"
-    )
+    add_ = InPlaceOf("[1, 2]", "3", "[4, 5]")
+    sub_ = InPlaceOf("[4, 5]", "3", "[1, 2]")
+    mul_ = InPlaceOf("[1, 2]", "3", "[3, 6]")
+    div_ = InPlaceOf("[1.0, 3.0]", "2", "[0.5, 1.5]")
+    pow_ = InPlaceOf("[2, 3]", "2", "[4, 9]")
+    maximum_ = InPlaceOf("[1, 5]", "3", "[3, 5]")
+    minimum_ = InPlaceOf("[1, 5]", "3", "[1, 3]")
+    lerp_ = InPlaceOf("[0.0]", "Tensor([4.0]), 0.5", "[2.0]")
+    clamp_ = InPlaceOf("[1, 5]", "2, 4", "[2, 4]")
+    clip_ = InPlaceOf("[1, 5]", "2, 4", "[2, 4]")
+    neg_ = InPlaceOf("[1, -2]", "[-1, 2]")
+    abs_ = InPlaceOf("[1, -2]", "[1, 2]")
+    exp_ = InPlaceOf("[0.0]", "[1.0]")
+    log_ = InPlaceOf("[1.0]", "[0.0]")
+    sqrt_ = InPlaceOf("[4.0]", "[2.0]")
+    rsqrt_ = InPlaceOf("[4.0]", "[0.5]")
+    square_ = InPlaceOf("[3, -2]", "[9, 4]")
+    reciprocal_ = InPlaceOf("[4.0]", "[0.25]")
+    floor_ = InPlaceOf("[1.5]", "[1.0]")
+    ceil_ = InPlaceOf("[1.5]", "[2.0]")
+    round_ = InPlaceOf("[1.6]", "[2.0]")
+    trunc_ = InPlaceOf("[-1.6]", "[-1.0]")
+    sign_ = InPlaceOf("[-3, 4]", "[-1, 1]")
+    sigmoid_ = InPlaceOf("[0.0]", "[0.5]")
+    tanh_ = InPlaceOf("[0.0]", "[0.0]")
+    relu_ = InPlaceOf("[-1, 2]", "[0, 2]")
+    masked_fill_ = InPlaceOf("[1, 2]", "Tensor([True, False]), 9", "[9, 2]")
+    scatter_ = InPlaceOf("[0, 0]", "0, Tensor([1]), 5", "[0, 5]")
+    scatter_reduce_ = InPlaceOf("[1, 1]", '0, Tensor([0]), Tensor([5]), "sum"', "[6, 1]")
+    tril_ = InPlaceOf("[[1, 2], [3, 4]]", "[[1, 0], [3, 4]]")
+    triu_ = InPlaceOf("[[1, 2], [3, 4]]", "[[1, 2], [0, 4]]")
+    logical_not_ = InPlaceOf("[True]", "[False]")
+
+    __iadd__, __isub__, __imul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __itruediv__, __ifloordiv__ = InPlaceOf(), InPlaceOf()
+    __imod__, __ipow__, __imatmul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __iand__, __ior__, __ixor__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __ilshift__, __irshift__ = InPlaceOf(), InPlaceOf()
+
+    cos_ = InPlaceOf("[0.0]", "[1.0]")
+    sin_ = InPlaceOf("[0.0]", "[0.0]")
+    tan_ = InPlaceOf("[0.0]", "[0.0]")
+    sinh_ = InPlaceOf("[0.0]", "[0.0]")
+    cosh_ = InPlaceOf("[0.0]", "[1.0]")
+    asin_ = InPlaceOf("[0.0]", "[0.0]")
+    atan_ = InPlaceOf("[0.0]", "[0.0]")
+    asinh_ = InPlaceOf("[0.0]", "[0.0]")
+    acosh_ = InPlaceOf("[1.0]", "[0.0]")
+    atanh_ = InPlaceOf("[0.0]", "[0.0]")
+    acos_ = InPlaceOf("[1.0]", "[0.0]")
+    erf_ = InPlaceOf("[0.0]", "[0.0]")
+    erfc_ = InPlaceOf("[0.0]", "[1.0]")
+    erfinv_ = InPlaceOf("[0.0]", "[0.0]")
+    expm1_ = InPlaceOf("[0.0]", "[0.0]")
+    exp2_ = InPlaceOf("[3.0]", "[8.0]")
+    log2_ = InPlaceOf("[8.0]", "[3.0]")
+    log10_ = InPlaceOf("[1.0]", "[0.0]")
+    log1p_ = InPlaceOf("[0.0]", "[0.0]")
+    lgamma_ = InPlaceOf("[1.0]", "[0.0]")
+    sinc_ = InPlaceOf("[0.0]", "[1.0]")
+    rad2deg_ = InPlaceOf("[0.0]", "[0.0]")
+    deg2rad_ = InPlaceOf("[0.0]", "[0.0]")
+    digamma_ = InPlaceOf("[float('inf')]", "[inf]")
+    polygamma_ = InPlaceOf("[float('inf')]", "1", "[0.0]")
+    mvlgamma_ = InPlaceOf("[1.0]", "1", "[0.0]")
+    igamma_ = InPlaceOf("[1.0]", "0.0", "[0.0]")
+    igammac_ = InPlaceOf("[1.0]", "0.0", "[1.0]")
+    i0_ = InPlaceOf("[0.0]", "[1.0]")
+    logit_ = InPlaceOf("[0.5]", "[0.0]")
+    frac_ = InPlaceOf("[1.5]", "[0.5]")
+    fix_ = InPlaceOf("[-1.5]", "[-1.0]")
+    sgn_ = InPlaceOf("[-3, 4]", "[-1, 1]")
+    absolute_ = InPlaceOf("[-3]", "[3]")
+    negative_ = InPlaceOf("[3]", "[-3]")
+    bitwise_not_ = InPlaceOf("[1]", "[-2]")
+    nan_to_num_ = InPlaceOf("[float('nan')]", "[0.0]")
+    subtract_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[2.0]")
+    multiply_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[24.0]")
+    divide_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.5]")
+    true_divide_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.5]")
+    floor_divide_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    remainder_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[2.0]")
+    fmod_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[2.0]")
+    hypot_ = InPlaceOf("[3.0]", "Tensor([4.0])", "[5.0]")
+    atan2_ = InPlaceOf("[0.0]", "Tensor([1.0])", "[0.0]")
+    copysign_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[6.0]")
+    heaviside_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    xlogy_ = InPlaceOf("[6.0]", "Tensor([1.0])", "[0.0]")
+    logical_and_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    logical_or_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    logical_xor_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[0.0]")
+    bitwise_and_ = InPlaceOf("[6]", "Tensor([4])", "[4]")
+    bitwise_or_ = InPlaceOf("[6]", "Tensor([4])", "[6]")
+    bitwise_xor_ = InPlaceOf("[6]", "Tensor([4])", "[2]")
+    eq_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[0.0]")
+    ne_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    lt_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[0.0]")
+    le_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[0.0]")
+    gt_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    ge_ = InPlaceOf("[6.0]", "Tensor([4.0])", "[1.0]")
+    gcd_ = InPlaceOf("[6]", "Tensor([4])", "[2]")
+    lcm_ = InPlaceOf("[6]", "Tensor([4])", "[12]")
+    ldexp_ = InPlaceOf("[6.0]", "Tensor([1])", "[12.0]")
+    nextafter_ = InPlaceOf("[0.0]", "Tensor([0.0])", "[0.0]")
+    arctan2_ = InPlaceOf("[0.0]", "Tensor([1.0])", "[0.0]")
+    clamp_min_ = InPlaceOf("[1, 5]", "3", "[3, 5]")
+    clamp_max_ = InPlaceOf("[1, 5]", "3", "[1, 3]")
+    cumsum_ = InPlaceOf("[1, 2, 3]", "0", "[1, 3, 6]")
+    cumprod_ = InPlaceOf("[1, 2, 3]", "0", "[1, 2, 6]")
+    addcmul_ = InPlaceOf("[1.0]", "Tensor([2.0]), Tensor([3.0])", "[7.0]")
+    addcdiv_ = InPlaceOf("[1.0]", "Tensor([2.0]), Tensor([4.0])", "[1.5]")
+    addmm_ = InPlaceOf("[[1.0]]", "Tensor([[2.0]]), Tensor([[3.0]])", "[[7.0]]")
+    addbmm_ = InPlaceOf("[[1]]", "Tensor([[[2]]]), Tensor([[[3]]])", "[[7]]")
+    addmv_ = InPlaceOf("[1.0]", "Tensor([[2.0]]), Tensor([3.0])", "[7.0]")
+    addr_ = InPlaceOf("[[1.0]]", "Tensor([2.0]), Tensor([3.0])", "[[7.0]]")
+    bitwise_left_shift_ = InPlaceOf("[3]", "1", "[6]")
+    bitwise_right_shift_ = InPlaceOf("[6]", "1", "[3]")
+    put_ = InPlaceOf("[1, 2]", "Tensor([1]), Tensor([5])", "[1, 5]")
+    index_reduce_ = InPlaceOf("[1, 2]", "0, Tensor([1]), Tensor([5]), 'prod'", "[1, 10]")
+    index_add_ = InPlaceOf("[1, 2]", "0, Tensor([1]), Tensor([5])", "[1, 7]")
+    index_copy_ = InPlaceOf("[1, 2]", "0, Tensor([1]), Tensor([5])", "[1, 5]")
+    index_fill_ = InPlaceOf("[1, 2]", "0, Tensor([1]), 5", "[1, 5]")
+    scatter_add_ = InPlaceOf("[1, 2]", "0, Tensor([1]), Tensor([5])", "[1, 7]")
+    masked_scatter_ = InPlaceOf("[1, 2]", "Tensor([True, False]), Tensor([5])", "[5, 2]")
+    renorm_ = InPlaceOf("[[3.0, 4.0]]", "2, 0, 1.0", "[[0.6000000238418579, 0.800000011920929]]")
+    baddbmm_ = InPlaceOf("[[[1]]]", "Tensor([[[2]]]), Tensor([[[3]]])", "[[[7]]]")
+    index_put_ = InPlaceOf("[1, 2]", "(Tensor([1]),), Tensor([5])", "[1, 5]")
 
     arccos_, arcsin_, arctan_ = acos_, asin_, atan_
     arccosh_, arcsinh_, arctanh_ = acosh_, asinh_, atanh_

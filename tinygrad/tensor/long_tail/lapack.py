@@ -22,8 +22,7 @@ from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.tensor.core import Core
 from tinygrad.transforms.gradient import Gradients
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]

@@ -34,11 +34,7 @@ class Sets(Statistics):
     __slots__ = ()
 
     def searchsorted(
-        self,
-        values: Any,
-        right: bool = False,
-        side: str | None = None,
-        sorter: Self | None = None,
+        self, values: Any, right: bool = False, side: str | None = None, sorter: Self | None = None
     ) -> Self:
         """Where each value belongs in the sorted last axis of this, as int32: before elements equal
         to it, with `right` (or side="right") behind them. This is a vector, or has the shape of

@@ -259,11 +259,7 @@ class Statistics(Products):
         return Found(t._restored(dim, keepdim, axis, self.shape) for t in (found, at))
 
     def quantile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: bool = False,
-        interpolation: str = "linear",
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
         """Where a share `q` of the elements lies below: of several shares along a new first axis.
         Between two elements by `interpolation`: "linear", "lower", "higher", "midpoint" or
@@ -275,11 +271,7 @@ class Statistics(Products):
         return self._quantile("quantile", q, dim, keepdim, interpolation, False)
 
     def nanquantile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: bool = False,
-        interpolation: str = "linear",
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
         """The `quantile` of what is not NaN; NaN where there is none.
 
@@ -289,11 +281,7 @@ class Statistics(Products):
         return self._quantile("nanquantile", q, dim, keepdim, interpolation, True)
 
     def percentile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: bool = False,
-        interpolation: str = "linear",
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
         """The `quantile` of q / 100.
 
@@ -303,11 +291,7 @@ class Statistics(Products):
         return self._quantile("percentile", q, dim, keepdim, interpolation, False, 100)
 
     def nanpercentile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: bool = False,
-        interpolation: str = "linear",
+        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
     ) -> Self:
         """The `nanquantile` of q / 100.
 

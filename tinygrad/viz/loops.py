@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.nest import expression
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.schedule.movement import offset_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop import Ops, UOp
 
 
 def draw(kernel: UOp) -> None:
