@@ -17,9 +17,9 @@ from typing import NamedTuple
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns
 from tinygrad.loops.draft import Draft, names
-from tinygrad.loops.layout import LINE, steady, stores_of
+from tinygrad.loops.layout import LINE, stores_of
 from tinygrad.loops.products import factors_of
-from tinygrad.loops.reads import divisions, reads_of, step
+from tinygrad.loops.reads import divisions, reads_of, steady, step
 from tinygrad.loops.roles import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import parallelise
