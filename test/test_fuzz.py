@@ -87,6 +87,12 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (1, 1, 4, 13), 'int8')\n"
     "b = a.conv_transpose2d(given(2, (1, 2, 3, 1), 'int8'), stride=2)\n"
     "c = b @ given(3, (25, 8), 'int8')\nc",
+    # rows that are lanes, of which each has a sum by vectors
+    "a = given(568, (17, 31), 'fp8e5m2') @ given(111, (31, 4), 'fp8e5m2')\n"
+    "b = a.reshape(1, 1, 17, 4).conv2d(given(176, (1, 1, 2, 1), 'fp8e5m2'), stride=2)\nb",
+    # a gradient by what was written to since it was last looked at
+    "a = given(987, (1, 3, 5), 'float32')\nb = a.permute((1, 2, 0))\na[:, :, 0] = a[:, :, 4]\n"
+    "c = b.roll(-1, 2).silu().sum().gradient(a)[0]\nc",
     # lanes that all add to one element, each with what those before it left there
     "a = given(1, (1, 1), 'uint64')\nb = given(2, (40, 1), 'uint64')\n"
     "c = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'prod')\n"

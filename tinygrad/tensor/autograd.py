@@ -288,10 +288,10 @@ class _Graph:
     def nodes_of(self, tensor: Core) -> list[UOp]:
         """The nodes that `tensor` stands for: the start that it is, the node that it holds, or the
         one whose value is now in the buffer that it holds."""
-        own, now = tensor._uop, tensor.uop
-        is_leaf = (
-            tensor.requires_grad is True and not tensor._taped
-        )  # `replace` may have changed it
+        # in this order: what it was when last seen may have been written to since
+        now, own = tensor.uop, tensor._uop
+        # `replace` may have changed it
+        is_leaf = tensor.requires_grad is True and not tensor._taped
         if is_leaf and tensor._start in self.nodes:
             return [tensor._start]  # what is equal to it is something else
         found = [n for n in dict.fromkeys((own, now)) if n in self.nodes]
