@@ -291,6 +291,12 @@ def test_writes_that_gradients_follow_are_pytorchs(seed):
     assert check_slopes(seed) is None
 
 
+@pytest.mark.parametrize("seed", [99, 131, 201, 246, 318, 7032, 8351])
+def test_writes_to_what_says_nothing_are_pytorchs_or_refused(seed):
+    """`python test/fuzz_slopes.py --silent --minutes 10` draws many more."""
+    assert check_slopes(seed, None) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4, 100))
 def test_more_writes_that_gradients_follow_are_pytorchs(seed):

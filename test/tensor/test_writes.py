@@ -579,6 +579,29 @@ def test_a_silent_write_to_all_that_is_left_of_an_expression(view, computed):
         np.testing.assert_allclose(mine.numpy(), right.detach().numpy())
 
 
+OF_ITSELF = {
+    "a row": lambda y, own: y.__setitem__(0, own(y[1])),
+    "a column": lambda y, own: [y.__setitem__(0, own(y[1])), y[:, 1].copy_(own(y[:, 0]))],
+    "all by a row": lambda y, own: y.__setitem__(slice(None), own(y[0])),
+    "turned": lambda y, own: y.copy_(own(y.T)),
+    "another axis": lambda y, own: y.__setitem__(None, own(y)),
+    "there and back": lambda y, own: [y.__setitem__(0, y[1] * 3), y[1].copy_(own(y[0]))],
+    "without slopes": lambda y, own: y.__setitem__(0, own(y[1].detach())),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITSELF)
+@pytest.mark.parametrize("says", [True, None])
+def test_gradients_follow_what_is_written_to_a_tensor_of_itself(name, says):
+    numbers = [[1.0, 2.0], [3.0, 4.0]]
+    mine, theirs = Tensor(numbers, requires_grad=says), torch.tensor(numbers, requires_grad=True)
+    ours, other = mine * 2, theirs * 2
+    OF_ITSELF[name](ours, lambda t: t)
+    OF_ITSELF[name](other, torch.clone)
+    (wanted,) = torch.autograd.grad((other * other).sum(), theirs)
+    assert (ours * ours).sum().gradient(mine)[0].tolist() == wanted.tolist()
+
+
 def test_a_list_of_numbers_that_is_assigned_keeps_its_gradient():
     t, given = Tensor([1.0]).realize(), Tensor([2.0])
     t.assign(given)

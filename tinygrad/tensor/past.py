@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable
 
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.storage import Buffer, latest
+from tinygrad.engine.storage import Buffer, latest, past_at
 from tinygrad.tensor.promise import Promise, Source, Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
@@ -35,8 +35,7 @@ def past_of(node: UOp, buffer: Buffer | None) -> set[Made]:
     nodes = followed(node) if buffer is not None else [node]
     found: set[Made] = set(map(weakref.ref, nodes))
     for each in nodes:
-        if each.storage is not None and each.storage.past:
-            found.update(map(weakref.ref, _alive(each.storage.past)))
+        found.update(map(weakref.ref, _alive(past_at(each))))
     return found
 
 
@@ -72,15 +71,14 @@ def is_start(node: UOp) -> bool:
     base = node.base
     while base.op is Ops.COPY:
         base = base.src[0].base
-    if base.storage is not None and base.storage.past:
-        return not _alive(base.storage.past)
+    if past := past_at(base):
+        return not _alive(past)
     return not base.src or base.op in STARTS
 
 
 def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
     """Each computed value that a gradient of `root` comes to, and what it was made of."""
-    stored = [node for node in followed(root) if node.storage is not None]
-    return [(node, _alive(node.storage.past)) for node in stored if node.storage.past]
+    return [(node, _alive(past)) for node in followed(root) if (past := past_at(node))]
 
 
 def _is_held(made: Made) -> bool:
