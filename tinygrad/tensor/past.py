@@ -77,12 +77,17 @@ def is_start(node: UOp) -> bool:
 
 
 def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
-    """Each computed value that a gradient of `root` comes to, and what it was made of."""
-    return [(node, _alive(past)) for node in followed(root) if (past := past_at(node))]
+    """Each computed value that a gradient of `root` comes to, and what else it was made of."""
+    computed = [(node, past_at(node)) for node in followed(root)]
+    return [
+        (value, {node for node in _alive(past) if node.base is not latest(value).base})
+        for value, past in computed
+        if past
+    ]
 
 
 def _is_held(made: Made) -> bool:
-    return made() is not None or made in _asked
+    return made() is not None or made in _asked or made in _moved
 
 
 def _alive(past: Iterable[Made]) -> set[UOp]:
@@ -96,7 +101,5 @@ def _alive(past: Iterable[Made]) -> set[UOp]:
         else:
             node = _moved.get(made) if now is None else now
         if node is not None:
-            found.add(node)
-            if node.known is not None:
-                found.add(latest(node))
+            found |= {node, latest(node)}
     return found
