@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5840,
     "backends/*": 2985,
     "engine": 6085,
-    "tensor/*": 8065,
+    "tensor/*": 8070,
 }
 CORE_BUDGET = 37_715  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,

@@ -80,7 +80,7 @@ def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
     """Each computed value that a gradient of `root` comes to, and what else it was made of."""
     computed = [(node, past_at(node)) for node in followed(root)]
     return [
-        (value, {node for node in _alive(past) if node.base is not latest(value).base})
+        (value, {node for node in _alive(past) if not _same(node, value)})
         for value, past in computed
         if past
     ]
@@ -103,3 +103,8 @@ def _alive(past: Iterable[Made]) -> set[UOp]:
         if node is not None:
             found |= {node, latest(node)}
     return found
+
+
+def _same(node: UOp, value: UOp) -> bool:
+    """Whether a node is a view of a version of the same storage as `value` is."""
+    return latest(node).base is latest(value).base
