@@ -87,6 +87,12 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (1, 1, 4, 13), 'int8')\n"
     "b = a.conv_transpose2d(given(2, (1, 2, 3, 1), 'int8'), stride=2)\n"
     "c = b @ given(3, (25, 8), 'int8')\nc",
+    # rows that are lanes, of which each has a sum by vectors
+    "a = given(568, (17, 31), 'fp8e5m2') @ given(111, (31, 4), 'fp8e5m2')\n"
+    "b = a.reshape(1, 1, 17, 4).conv2d(given(176, (1, 1, 2, 1), 'fp8e5m2'), stride=2)\nb",
+    # a gradient by what was written to since it was last looked at
+    "a = given(987, (1, 3, 5), 'float32')\nb = a.permute((1, 2, 0))\na[:, :, 0] = a[:, :, 4]\n"
+    "c = b.roll(-1, 2).silu().sum().gradient(a)[0]\nc",
     # lanes that all add to one element, each with what those before it left there
     "a = given(1, (1, 1), 'uint64')\nb = given(2, (40, 1), 'uint64')\n"
     "c = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'prod')\n"
@@ -283,6 +289,12 @@ def test_writes_that_overlap_what_they_read_are_numpys(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_writes_that_gradients_follow_are_pytorchs(seed):
     assert check_slopes(seed) is None
+
+
+@pytest.mark.parametrize("seed", [99, 131, 201, 246, 318, 7032, 8351])
+def test_writes_to_what_says_nothing_are_pytorchs_or_refused(seed):
+    """`python test/fuzz_slopes.py --silent --minutes 10` draws many more."""
+    assert check_slopes(seed, None) is None
 
 
 @pytest.mark.slow

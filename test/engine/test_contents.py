@@ -177,6 +177,19 @@ def test_an_array_that_holds_nan_stays_as_it_is():
         np.testing.assert_array_equal(found.numpy(), [n, np.nan])
 
 
+@pytest.mark.parametrize("size", [4097, 1 << 22])
+@pytest.mark.parametrize("columns_first", [False, True])
+def test_a_large_array_that_is_filled_anew_is_no_longer_the_same(size, columns_first):
+    batch = np.full((2, size), np.nan, "float32")
+    batch = batch.T if columns_first else batch
+    step = TinyJit(lambda x: (x * Tensor(batch)).nansum().realize())
+    for n in range(4):
+        assert step(vec(n)).item() == 0
+    batch[:] = 1
+    with pytest.raises(JitError, match=r"batch .* is ndarray\(.*, \d+ bytes\)"):
+        step(vec(1))
+
+
 def test_what_a_step_takes_a_part_of_may_change_elsewhere():
     state, log, source = {"scale": 2.0, "epoch": 0}, [], random.Random(1)
 

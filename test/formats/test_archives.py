@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from PIL import Image
 
 from tinygrad import Tensor, dtypes
-from tinygrad.base.errors import ArgumentError, FileError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError
 from tinygrad.formats import archives, numpy_files
 from tinygrad.nn.state import TensorIO, tar_extract, zip_extract
 
@@ -190,6 +190,12 @@ def test_numpy_reads_what_we_write(tmp_path):
 def test_dtypes_that_numpy_lacks_are_not_written(dtype, tmp_path):
     with pytest.raises(ArgumentError, match="which NumPy's files lack"):
         numpy_files.save(tmp_path / "x.npy", Tensor.ones(2, dtype=dtype))
+
+
+@pytest.mark.parametrize("given", [[Tensor.ones(2)], 3, {"a": [1.0, 2.0]}, np.ones(2)])
+def test_what_is_no_tensor_is_not_written(given, tmp_path):
+    with pytest.raises(DTypeError, match=r"numpy_files.save: a \w+; legal are a Tensor and a dict"):
+        numpy_files.save(tmp_path / "x.npy", given)
 
 
 @pytest.mark.parametrize(

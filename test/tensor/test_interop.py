@@ -731,6 +731,26 @@ def test_a_copy_is_a_view_and_a_deep_copy_is_not():
     assert twin["a"].grad is not w.grad and twin["a"].dtype is dtypes.float
 
 
+def written_copies(whole, devices):
+    if devices is not None:
+        whole = whole.shard(devices, 0)
+    table = whole.reshape(2, 3)
+    of_row, of_whole, of_column, of_turned = copy.deepcopy(
+        (whole[1:3], whole, table[:, 0], table.T)
+    )
+    of_row[0], of_column[:], of_turned[2] = 50.0, 7.0, 8.0
+    of_whole[4] = 9.0
+    return [t.tolist() for t in (of_row, of_whole, of_column, of_turned, whole)]
+
+
+@pytest.mark.parametrize("devices", [None, ("CPU:0", "CPU:1")])
+@pytest.mark.parametrize("make", [lambda t: t, lambda t: t * 1])
+def test_deep_copies_of_views_of_each_other_are_so_too(make, devices):
+    numbers = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    found = written_copies(make(Tensor(numbers).realize()), devices)
+    assert found == written_copies(make(torch.tensor(numbers)), None)
+
+
 def test_a_mask_that_hides_nothing_is_no_mask():
     assert Tensor(np.ma.masked_array([1, 2], [0, 0])).tolist() == [1, 2]
 

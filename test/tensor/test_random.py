@@ -214,6 +214,8 @@ def test_edges():
     assert Tensor.randint(3, low=-4, high=-3).tolist() == [-4] * 3
     assert Tensor.randint(-4, -3, (2, 1)).tolist() == [[-4], [-4]]  # as in PyTorch
     assert Tensor.randint(1, [3]).tolist() == [0] * 3
+    order = Tensor.randperm(5, device=("CPU:0", "CPU:1"))
+    assert sorted(order.tolist()) == [0, 1, 2, 3, 4] and order.device == ("CPU", "CPU:1")
     assert Tensor.randperm(0).tolist() == [] and Tensor.randperm(1).tolist() == [0]
     assert Tensor([0.0, 1.0, 0.0]).multinomial(1).tolist() == [1]
     assert sorted(Tensor([1.0, 0.0, 2.0]).multinomial(2).tolist()) == [0, 2]

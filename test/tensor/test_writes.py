@@ -579,6 +579,71 @@ def test_a_silent_write_to_all_that_is_left_of_an_expression(view, computed):
         np.testing.assert_allclose(mine.numpy(), right.detach().numpy())
 
 
+OF_ITSELF = {
+    "a row": lambda y, own: y.__setitem__(0, own(y[1])),
+    "a column": lambda y, own: [y.__setitem__(0, own(y[1])), y[:, 1].copy_(own(y[:, 0]))],
+    "all by a row": lambda y, own: y.__setitem__(slice(None), own(y[0])),
+    "turned": lambda y, own: y.copy_(own(y.T)),
+    "another axis": lambda y, own: y.__setitem__(None, own(y)),
+    "there and back": lambda y, own: [y.__setitem__(0, y[1] * 3), y[1].copy_(own(y[0]))],
+    "without slopes": lambda y, own: y.__setitem__(0, own(y[1].detach())),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITSELF)
+@pytest.mark.parametrize("says", [True, None])
+def test_gradients_follow_what_is_written_to_a_tensor_of_itself(name, says):
+    numbers = [[1.0, 2.0], [3.0, 4.0]]
+    mine, theirs = Tensor(numbers, requires_grad=says), torch.tensor(numbers, requires_grad=True)
+    ours, other = mine * 2, theirs * 2
+    OF_ITSELF[name](ours, lambda t: t)
+    OF_ITSELF[name](other, torch.clone)
+    (wanted,) = torch.autograd.grad((other * other).sum(), theirs)
+    assert (ours * ours).sum().gradient(mine)[0].tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("write", [lambda y: y.__setitem__(0, 1.5), lambda y: y[0].mul_(0)])
+def test_a_gradient_goes_to_the_version_that_was_there_when_a_write_computed_it(write):
+    s = Tensor([[0.0, 1.0], [2.0, 3.0]]).realize()
+    with Tensor.no_grad():
+        s.assign(Tensor([[1.0, 2.0], [3.0, 4.0]]).realize())
+    y = s * 2
+    write(y)
+    assert (y * y).sum().gradient(s)[0].tolist() == [[0.0, 0.0], [24.0, 32.0]]
+
+
+def test_what_was_computed_of_a_version_that_was_assigned_is_remembered():
+    s, t = Tensor([1.0, 2.0]).realize(), Tensor([3.0]).realize()
+    with Tensor.no_grad():
+        s.assign(Tensor([3.0, 4.0]).realize())
+        t.assign(Tensor([5.0]).realize())
+    y, z = s * 2, t * 2
+    y.realize()
+    z[Tensor([0])] = 1.5  # which computes what s was assigned
+    with pytest.raises(ArgumentError, match="computed since"):
+        ((y * y).sin().sum() + z.sum()).gradient(s)
+    twice = (w := s * 2) + w
+    w.realize()
+    part = w + z
+    part[0] = 1.5
+    with pytest.raises(ArgumentError, match="computed since"):
+        (twice.sum() + (part * part).sum()).gradient(s)
+
+
+def test_what_a_state_was_before_is_none_of_what_it_is_computed_of():
+    state = Tensor([1.0, 2.0]).realize()
+    for n in range(3):
+        with Tensor.no_grad():
+            state.assign(Tensor([1.0 + n, 2.0]).realize())
+        y = state * 2
+        y[None, :] = y
+        of_part = y[:1].tanh()
+        y.detach()[:] = y.detach() * 3
+        slopes = ((y * y).sum() + of_part.sum()).gradient(state)[0]
+        wanted = [24 * (1 + n) + 2 / np.cosh(2 + 2 * n) ** 2, 48]
+        np.testing.assert_allclose(slopes.numpy(), wanted, rtol=1e-5)
+
+
 def test_a_list_of_numbers_that_is_assigned_keeps_its_gradient():
     t, given = Tensor([1.0]).realize(), Tensor([2.0])
     t.assign(given)

@@ -415,6 +415,16 @@ def _after(version: UOp) -> UOp | None:
 last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
 """For overwritten versions, the era in which they ended, if it wasn't the first."""
 
+last_pasts: weakref.WeakKeyDictionary[UOp, set[Any]] = weakref.WeakKeyDictionary()
+"""For overwritten versions, what they were made of (`Buffer.past`)."""
+
+
+def past_at(node: UOp) -> set[Any]:
+    """What the value that is, or was, in a node's storage was made of."""
+    if node.storage is not None:
+        return node.storage.past or set()
+    return last_pasts.get(node, set()) if node.newer is not None else set()
+
 
 def overwritten(old: UOp, write: UOp | None = None) -> None:
     """The storage of `old` holds a new version now, the value of the ASSIGN `write` if that is
@@ -423,6 +433,8 @@ def overwritten(old: UOp, write: UOp | None = None) -> None:
     new = _next_version(buffer, [old] if write is None else [old, write])
     if buffer.era:
         last_eras[old] = buffer.era
+    if buffer.past:
+        last_pasts[old] = buffer.past
     if write is not None:
         new.readers = write.readers  # who may refer to either
         _learned.add(write)

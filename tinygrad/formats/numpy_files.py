@@ -14,7 +14,7 @@ from typing import Any
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tinygrad.base.errors import ArgumentError, FileError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError
 from tinygrad.formats.archives import BROKEN, members
 from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of, write_whole
 from tinygrad.tensor import Tensor
@@ -71,10 +71,13 @@ def save(path: str | os.PathLike[str], tensors: Tensor | Mapping[str, Tensor]) -
 
     Raises:
         ArgumentError: a dtype that NumPy's files lack (bfloat16, floats of 8 bits).
+        DTypeError: something else than a tensor, or than tensors by name.
     """
     out = io.BytesIO()
     if isinstance(tensors, Tensor):
         npy.write_array(out, _writable(tensors), allow_pickle=False)
+    elif not isinstance(tensors, Mapping):
+        raise _not_a_tensor(tensors)
     else:
         with zipfile.ZipFile(out, "w") as archive:
             for name, tensor in tensors.items():
@@ -83,7 +86,16 @@ def save(path: str | os.PathLike[str], tensors: Tensor | Mapping[str, Tensor]) -
     write_whole(path, [out.getbuffer()])
 
 
+def _not_a_tensor(value: object) -> DTypeError:
+    return DTypeError(
+        f"numpy_files.save: a {type(value).__name__}; legal are a Tensor and a dict of Tensors by "
+        "name"
+    )
+
+
 def _writable(tensor: Tensor) -> NDArray[Any]:
+    if not isinstance(tensor, Tensor):
+        raise _not_a_tensor(tensor)
     array: NDArray[Any] = tensor.numpy()
     if array.dtype.char not in KNOWN:
         raise ArgumentError(

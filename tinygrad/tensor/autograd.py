@@ -281,16 +281,18 @@ class _Graph:
         for node in self.order:
             if node.known is not None or node.op in VIEWS:
                 now = settled(node)
-                if now is not node:
-                    self.by_value.setdefault(now, node)
+                was = self.by_value.get(now)
+                # a version that was overwritten gives way to the one that is there now
+                if now is not node and (was is None or _is_over(was.base)):
+                    self.by_value[now] = node
 
     def nodes_of(self, tensor: Core) -> list[UOp]:
         """The nodes that `tensor` stands for: the start that it is, the node that it holds, or the
         one whose value is now in the buffer that it holds."""
-        own, now = tensor._uop, tensor.uop
-        is_leaf = (
-            tensor.requires_grad is True and not tensor._taped
-        )  # `replace` may have changed it
+        # in this order: what it was when last seen may have been written to since
+        now, own = tensor.uop, tensor._uop
+        # `replace` may have changed it
+        is_leaf = tensor.requires_grad is True and not tensor._taped
         if is_leaf and tensor._start in self.nodes:
             return [tensor._start]  # what is equal to it is something else
         found = [n for n in dict.fromkeys((own, now)) if n in self.nodes]
@@ -298,6 +300,11 @@ class _Graph:
             others = self.by_value.get(now), _computed_twice(now)
             found += [n for n in dict.fromkeys(others) if n in self.nodes]
         return found
+
+
+def _is_over(version: UOp) -> bool:
+    """Whether this version of a buffer was overwritten."""
+    return version.known is None and version.newer is not None
 
 
 def _computed_twice(now: UOp) -> UOp | None:

@@ -22,8 +22,9 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.base.later import later
 from tinygrad.engine import storage
+from tinygrad.engine.aliases import on_bottom, writable_part
 from tinygrad.engine.devices import Device
-from tinygrad.engine.realize import check_readable, realize
+from tinygrad.engine.realize import check_readable, own_copy, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.engine.views import shown_of
@@ -439,12 +440,27 @@ class Interop(Writing):
         return made
 
     def __deepcopy__(self, memo: Any) -> Self:
-        """A tensor with memory of its own, cut off from what this was made of."""
+        """A tensor with memory of its own, cut off from what this was made of. Copies of views of
+        each other are so, too."""
         made = self.detach().contiguous()
         realize(made._held)
         made.requires_grad = self.requires_grad
         made._grad = deepcopy(self._grad, memo)
+        copies = memo.setdefault(self._family, [])
+        copies.append((self, made))
+        if len(copies) > 1:
+            self._lay_together(copies)
         return made
+
+    def _lay_together(self, copies: list[tuple[Self, Self]]) -> None:
+        """Makes the copies of members of this family, of which all but the last were so before,
+        views of one copy of all that they are views of."""
+        first, is_new = copies[0][1], len(copies) == 2
+        with turns.together(), keeping.now:
+            whole = own_copy(self._bottom) if is_new else first._bottom
+            for source, made in copies if is_new else copies[-1:]:
+                made.hold(on_bottom(writable_part(source._value), source._bottom, whole))
+                made._enter(first._family)
 
 
 # ---- memory --------------------------------------------------------------------------------------

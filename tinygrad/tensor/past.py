@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable
 
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.storage import Buffer, latest
+from tinygrad.engine.storage import Buffer, latest, past_at
 from tinygrad.tensor.promise import Promise, Source, Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop import Ops, UOp
@@ -34,8 +34,7 @@ def past_of(node: UOp, buffer: Buffer | None) -> set[Made]:
     nodes = followed(node) if buffer is not None else [node]
     found: set[Made] = set(map(weakref.ref, nodes))
     for each in nodes:
-        if each.storage is not None and each.storage.past:
-            found.update(map(weakref.ref, _alive(each.storage.past)))
+        found.update(map(weakref.ref, _alive(past_at(each))))
     return found
 
 
@@ -71,19 +70,23 @@ def is_start(node: UOp) -> bool:
     base = node.base
     while base.op is Ops.COPY:
         base = base.src[0].base
-    if base.storage is not None and base.storage.past:
-        return not _alive(base.storage.past)
+    if past := past_at(base):
+        return not _alive(past)
     return not base.src or base.op in STARTS
 
 
 def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
-    """Each computed value that a gradient of `root` comes to, and what it was made of."""
-    stored = [node for node in followed(root) if node.storage is not None]
-    return [(node, _alive(node.storage.past)) for node in stored if node.storage.past]
+    """Each computed value that a gradient of `root` comes to, and what else it was made of."""
+    computed = [(node, past_at(node)) for node in followed(root)]
+    return [
+        (value, {node for node in _alive(past) if not _same(node, value)})
+        for value, past in computed
+        if past
+    ]
 
 
 def _is_held(made: Made) -> bool:
-    return made() is not None or made in _asked
+    return made() is not None or made in _asked or made in _moved
 
 
 def _alive(past: Iterable[Made]) -> set[UOp]:
@@ -97,7 +100,10 @@ def _alive(past: Iterable[Made]) -> set[UOp]:
         else:
             node = _moved.get(made) if now is None else now
         if node is not None:
-            found.add(node)
-            if node.known is not None:
-                found.add(latest(node))
+            found |= {node, latest(node)}
     return found
+
+
+def _same(node: UOp, value: UOp) -> bool:
+    """Whether a node is a view of a version of the same storage as `value` is."""
+    return latest(node).base is latest(value).base

@@ -23,7 +23,7 @@ from tinygrad.tensor.draws import Rule, drawn
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.modes import During
 from tinygrad.tensor.order import Order
-from tinygrad.tensor.shapes import broadcast_shape
+from tinygrad.tensor.shapes import Devices, broadcast_shape
 from tinygrad.tensor.template import small
 from tinygrad.uop import Ops, UOp
 
@@ -105,7 +105,7 @@ class Random(Order):
         counter: Self | None = None,
         num: Any = None,
         *,
-        device: str | None = None,
+        device: Devices | None = None,
         **more: Any,
     ) -> Self:
         """`num` random uint32: those that belong to a key and a counter, tensors of two uint32, or
@@ -345,7 +345,7 @@ class Random(Order):
 
     @classmethod
     def randperm(
-        cls, n: int, device: str | None = None, dtype: DTypeLike | None = None, **more: Any
+        cls, n: int, device: Devices | None = None, dtype: DTypeLike | None = None, **more: Any
     ) -> Self:
         """The numbers below `n` in random order.
 

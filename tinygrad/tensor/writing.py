@@ -30,6 +30,7 @@ from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import capturing, copy_out, is_open, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
     Buffer,
+    buffer_of,
     copies_of,
     is_read,
     is_shared,
@@ -37,6 +38,7 @@ from tinygrad.engine.storage import (
     note_change,
     noting,
     numpy_dtype,
+    past_at,
     supersede,
 )
 from tinygrad.engine.turns import keeping, turns
@@ -547,9 +549,12 @@ class Writing(Autograd):
             step.known = None  # where a part was computed alone is no place to write to
         new = value._value.detach() if silent else value._held
         if not silent and before is not None and self.requires_grad is None:
-            # what is not overwritten keeps the way for gradients of the expression that it was
-            history = before.of_room
-            target = on_bottom(target, bottom, bottom.detach(history))
+            # what is not overwritten keeps the way for gradients of the expression that it was, and
+            # so does what is written, if it is of this, too
+            passing = bottom.detach(before.of_room)
+            target = on_bottom(target, bottom, passing)
+            if value._family is self._family and value.requires_grad is None:
+                new = on_bottom(new, bottom, passing)
         changed = target.assign(new)
         supersede(bottom, changed.base)
         if not is_detached(self._value):
@@ -598,6 +603,8 @@ class Writing(Autograd):
         """Gives this, and the views made of it, a buffer of their own."""
         showing = self._showing(base)  # now, as what is below the base may be computed with it
         own = own_copy(base)
+        if past := past_at(base):
+            buffer_of(own.base).past = past
         self._rebase(showing, base, own)
         join(own, self._family)
 

@@ -145,7 +145,7 @@ def lay_side_by_side(draft: Draft, nest: Nest, sums: list[UOp], across: UOp | No
         return False
     if draft.lanes_within(size_of(rows)) < draft.lanes or not lanes_pay(draft, nest, rows):
         return False
-    if reduced_by_vectors(draft.inner_stages, rows):
+    if reduced_by_vectors(draft.nodes, rows):
         return False
     if sums and all(last in n.ranges for n in sums) and is_one_vector(draft, nest):
         return False  # no row is reduced
