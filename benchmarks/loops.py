@@ -45,7 +45,7 @@ def kits() -> tuple[Kit, Kit]:
             gradient=lambda y, x: torch.autograd.grad(y, x, create_graph=True)[0],
         ),
         Kit(
-            *(ours.nn, ours.F, ours.Module, ours.tensor, ours.cat, ours.stack),
+            *(ours.nn, ours.F, ours.Module, Tensor, ours.cat, ours.stack),
             optim=nn.optim,
             parameters=nn.state.get_parameters,
             randn=Tensor.randn,

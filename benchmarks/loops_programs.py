@@ -308,11 +308,68 @@ def recurrent_by_hand(k: Kit) -> Step:
     return step
 
 
+def rewards(k: Kit) -> Step:
+    """Python's lists of what a game gave, and what is made of them."""
+    layer, turn = k.nn.Linear(8, 4), [0]
+    optimizer, seen = k.adam(layer), k.normal(32, 8)
+
+    def step() -> float:
+        turn[0] += 1
+        given = [math.sin(turn[0] + i) for i in range(32)]
+        gains = k.tensor(given)
+        better = (gains - gains.mean()) / (gains.std() + 1e-5)
+        likely = k.F.log_softmax(layer(seen), 1)[:, 0]
+        return k.move(optimizer, -(likely * better).mean())
+
+    return step
+
+
+def replayed(k: Kit) -> Step:
+    """What was seen is written to rows of a buffer, some of which are learned from; a target's
+    weights follow."""
+    layer, target = k.nn.Linear(8, 4), k.nn.Linear(8, 4)
+    for param in k.parameters(target):
+        param.requires_grad_(False)
+    optimizer, buffer, turn = k.adam(layer), k.normal(64, 8), [0]
+    rows = [k.normal(8) for _ in range(16)]
+
+    def step() -> float:
+        turn[0] += 1
+        with k.no_grad():
+            buffer[turn[0] % 64] = rows[turn[0] % 16]
+        chosen = buffer[k.randperm(64)[:32]]
+        loss = (layer(chosen) - target(chosen)).square().mean()
+        out = k.move(optimizer, loss)
+        pairs = zip(k.parameters(target), k.parameters(layer), strict=True)
+        for theirs, mine in pairs:
+            theirs.copy_(theirs * 0.9 + mine.detach() * 0.1)
+        return out
+
+    return step
+
+
+def cached(k: Kit) -> Step:
+    """A token of attention, whose keys and values go to their place in a cache."""
+    to_query, to_key, to_value = k.normal(32, 32), k.normal(32, 32), k.normal(32, 32)
+    keys, values, token, turn = k.normal(64, 32), k.normal(64, 32), k.normal(1, 32), [0]
+
+    def step() -> float:
+        at = turn[0] % 64
+        turn[0] += 1
+        with k.no_grad():
+            keys[at : at + 1] = token @ to_key
+            values[at : at + 1] = token @ to_value
+            scores = token @ to_query @ keys.T
+            return float((k.F.softmax(scores, 1) @ values).sum().item())
+
+    return step
+
+
 PROGRAMS: dict[str, Callable[[Kit], Step]] = {
     program.__name__: program
     for program in (
         *(gated, variational, mixture_density, coupling_flow, attention, speech),
         *(critic_with_penalty, policy, q_learning, mixed_up, by_hand, adversaries),
-        *(denoising, held_numbers, recurrent_by_hand),
+        *(denoising, held_numbers, recurrent_by_hand, rewards, replayed, cached),
     )
 }

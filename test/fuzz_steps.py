@@ -53,11 +53,11 @@ TWO = (
 
 
 class Beside:
-    """What a step has besides its lines: tensors that live until it ends, its number, and what a
-    loop made before its first step and never computes."""
+    """What a step has besides its lines: tensors that live until it ends, its number, what a loop
+    made before its first step and never computes, and what it writes without `no_grad`."""
 
-    def __init__(self, number: int, held: list[Tensor]) -> None:
-        self.number, self.held = number, held
+    def __init__(self, number: int, held: list[Tensor], written: Tensor) -> None:
+        self.number, self.held, self.written = number, held, written
         self.alive: list[Tensor] = []
 
     def keep(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -92,6 +92,9 @@ LIVING = (
     lambda t, beside: (beside.number * 0.5 - 0.25) / (t.square() + 1.5) - 0.5,
     lambda t, beside: t * beside.held[0].unsqueeze(1)[: len(t)] + beside.held[1],
     lambda t, beside: (beside.held[2].unsqueeze(1)[: len(t)] > 0).where(t, beside.number * 0.1),
+    lambda t, beside: t * Tensor([[beside.number * 0.3 - 0.5]] * len(t)) + Tensor([0.25]),
+    lambda t, beside: t + (Tensor([float(i) for i in range(len(t))]) / 3).cos().unsqueeze(1),
+    lambda t, beside: t * 0.5 + beside.written,
 )
 OPTIMIZERS = (nn.optim.SGD, nn.optim.Adam, nn.optim.AdamW, nn.optim.RMSprop, nn.optim.Lion)
 
@@ -124,18 +127,18 @@ class Program:
         Tensor.manual_seed(self.seed)
         weights = [Tensor(values).realize() for values in self.start]
         optimizer = self.optimizer(weights, lr=0.01)
-        average = Tensor(np.zeros_like(self.data[0])).realize()
+        average, written = (Tensor(np.zeros_like(self.data[0])).realize() for _ in range(2))
         held = [Tensor.linspace(0, 1, 17), Tensor(self.start[0, 0, 0]) / 3, Tensor.randn(17)]
         kept: list[Tensor] = []
         seen: list[np.ndarray] = []
         with Tensor.train():
             for number in range(STEPS):
-                self._step(number, weights, optimizer, average, kept, seen, held)
-        return [*seen, average.numpy(), *[t.numpy() for t in (*kept, *weights)]]
+                aside = Beside(number, held, written)
+                self._step(number, weights, optimizer, average, kept, seen, aside)
+        return [*seen, *[t.numpy() for t in (average, written, *kept, *weights)]]
 
-    def _step(self, number, weights, optimizer, average, kept, seen, held) -> None:
+    def _step(self, number, weights, optimizer, average, kept, seen, aside) -> None:
         habits, whims, picks = self.habits, self.whims[number], self.picks[number]
-        aside = Beside(number, held)
         pool = self._pool(Tensor(self.data[number]), weights, aside)
         loss = (pool[-1] * pool[-1]).mean() + sum((w * w).sum() for w in weights) * 0.01
         chosen = pool[picks[0] % len(pool)]
@@ -143,6 +146,12 @@ class Program:
         if habits[2]:
             with Tensor.no_grad():
                 average.assign(average * 0.9 + pool[-1].detach() * 0.1)
+        if habits[6]:
+            aside.written.assign(aside.written * 0.9 + pool[-1].detach() * 0.1)
+        if habits[7]:
+            average[number % len(average)] = self.data[number][0] * 0.5
+            with Tensor.no_grad():
+                aside.written[:1, number % self.data.shape[2] :] = pool[-1].mean()
         if whims[0]:
             kept.append(chosen)
         if whims[1]:

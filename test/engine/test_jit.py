@@ -1464,3 +1464,11 @@ def test_a_copy_of_a_step_has_captured_nothing(copied):
     other = copied(step)
     assert other.captured is None and step.captured is not None
     assert [other(vec(n)).item() for n in range(3)] == [1, 2, 3]
+
+
+def test_a_gradient_that_is_no_tensor_is_of_no_concern_to_a_capture():
+    odd = Tensor([1.0], requires_grad=True)
+    odd.grad = 5
+    step = TinyJit(lambda x: (x + 1).realize())
+    assert [step(Tensor([float(n)]).realize()).item() for n in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    odd.grad = None

@@ -1417,6 +1417,93 @@ def labels_are_lists():
 
 
 @program
+def rewards_are_lists():
+    """Of floats, alone and beside other tensors, whole, in parts, and more than once."""
+
+    def told(net, number):
+        x, _ = batch(number)
+        rewards = Tensor([[(number + i) / 7.0] for i in range(8)])
+        advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-5)
+        likely = net(x).log_softmax()
+        of_some = likely[2:5] * rewards[2:5] + Tensor([0.5, number / 3, 2.0])
+        return -(likely * advantage).mean() + of_some.square().mean() * rewards.reshape(2, 4).max()
+
+    return train(make_loss=told)
+
+
+@program
+@Tensor.train()
+def lists_are_written_and_differentiated():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, 0.1)
+    for number in range(STEPS):
+        x, _ = batch(number)
+        scale, shift = Tensor([1.0, number / 5, 2.0]), Tensor([number / 9.0], requires_grad=True)
+        optimizer.zero_grad()
+        loss = (net(x) * scale + shift).square().mean()
+        seen += [each.numpy() for each in loss.gradient(scale, shift)] if number % 2 else []
+        loss.backward()
+        optimizer.step()
+        before = (scale * 2).sum()
+        if number % 3:
+            scale.assign(scale * 3)
+        seen += [each.numpy() for each in (loss, before, scale, shift.grad)]
+    return [*seen, *weights(net)]
+
+
+@program
+def parts_are_written():
+    """Of what is stored: rows, by numbers, masks and places, as a buffer of what was seen is."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, 0.1)
+    buffer = Tensor.zeros(STEPS, 5).contiguous().realize()
+    counts, last = Tensor([0] * 4).realize(), Tensor.zeros(2, 3).contiguous().realize()
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            x, _ = batch(number)
+            waits = buffer.sum() if number % 4 == 2 else None
+            buffer[number % STEPS] = X[number % STEPS][0]
+            buffer[(number * 5) % STEPS, 1:3] = number / 7
+            counts[number % 4] += 1
+            shown = buffer[1:3]
+            optimizer.zero_grad()
+            loss = net(Tensor.cat(buffer, x)).square().mean() * counts.max()
+            loss.backward()
+            optimizer.step()
+            with Tensor.no_grad():
+                last[number % 2] = net(x).mean(0)
+                net.hidden.weight[:, number % 5] = 0.1
+                buffer[buffer > 1] = 0.75
+                last[Tensor([number % 2])] *= 2
+            seen += [each.numpy() for each in (loss, shown, last, counts)]
+            seen += [waits.numpy()] if waits is not None else []
+    return [*seen, buffer.numpy(), *weights(net)]
+
+
+@by_other_kernels
+@Tensor.train()
+def targets_that_say_nothing_follow():
+    """They are written without `no_grad`, and so is a mean of what a batch gave."""
+    net, target, seen = Net(), Net(), []
+    mean = Tensor([0.0, 0.0, 0.0]).realize()
+    optimizer = nn.optim.Adam(net.parameters, 0.1)
+    for number in range(STEPS):
+        x, _ = batch(number)
+        there = target(x)
+        loss = (net(x) - there.detach()).square().mean() + (there * mean).mean() * 0.1
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        mean.assign(mean * 0.9 + loss.detach() * there.mean(0) * 0.1)
+        for theirs, mine in zip(target.parameters, net.parameters, strict=True):
+            theirs.assign(theirs * 0.8 + mine.detach() * 0.2)
+        if number == 3:
+            seen += [each.numpy() for each in (mean * mean).sum().gradient(mean)]
+        seen += [loss.numpy(), mean.numpy()]
+    return [*seen, *weights(net, target)]
+
+
+@program
 def copies_of_values_are_computed_together():
     x, seen = Tensor(X[0]).realize(), []
     for number in range(STEPS):
@@ -2157,8 +2244,9 @@ def test_a_failed_check_names_its_own_line_while_another_result_is_held():
     assert len(set(heard)) == 2
 
 
-def test_a_step_by_hand_makes_its_speed_once():
+def test_a_step_by_hand_makes_its_speed_once(monkeypatch):
     """In one kernel: the parameter stands on what is written."""
+    monkeypatch.setattr(again, "SPEC", False)  # which would do it twice
     param, speed, grad = (Tensor(np.ones((64, 8), "float32")).realize() for _ in range(3))
     for _ in range(3):
         speed.assign(speed * 0.5 + grad)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats as stats
 
-from tinygrad import Generator, Tensor, TinyJit, Variable, dtypes
+from tinygrad import Context, Generator, Tensor, TinyJit, Variable, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, JitError, RuntimeCheckError, ShapeError
 from tinygrad.nn import init
 
@@ -265,3 +265,13 @@ def test_a_tensor_for_a_number_of_bits():
     with pytest.raises(ShapeError, match="random_bits: size -1"):
         Tensor.random_bits(-1)
     assert sorted(Tensor.randperm(3).tolist()) == [0, 1, 2]
+
+
+def test_a_stream_s_seed_is_never_stored_however_few_operations_a_kernel_may_have():
+    seen = []
+    for most in (1, 20, 60, 1000):
+        Tensor.manual_seed(3)
+        with Context(FUSE_OPS=most):
+            seen.append((Tensor.rand(4) * 2 + Tensor.randn(4)).relu().numpy())
+    for each in seen[1:]:
+        np.testing.assert_allclose(each, seen[0], 1e-6)

@@ -1276,7 +1276,7 @@ def test_writes_that_nobody_reads_cost_what_they_are():
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        assert say(400) < 400 * 2000  # 5,500 each where it looks at all writes before
+        assert say(400) < 400 * 3000  # with SPEC; 5,500 each where it looks at all writes before
     finally:
         sys.setprofile(before)
     assert x.tolist() == [1.0] * 400
@@ -1300,3 +1300,32 @@ def test_what_was_computed_under_no_grad_is_told():
         y.realize()
     with pytest.raises(ArgumentError, match="made that was computed since"):
         (y * x).sum().gradient(x)
+
+
+def test_a_value_without_gradients_takes_the_place_of_one_that_has_some():
+    for library in (Tensor, torch.tensor):
+        start = library([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        weight = library([5.0, 6.0], requires_grad=True)
+        t = start * 2
+        part = t[1:].detach()
+        t[...] = library([4.0]).detach() * 5
+        t[0] = 1.0
+        t[1] = weight * 2
+        (t * t).sum().backward()
+        assert t.tolist() == [[1.0, 1.0], [10.0, 12.0]]
+        assert part.tolist() == [[10.0, 12.0]]
+        assert weight.grad.tolist() == [40.0, 48.0]
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, Tensor.no_grad])
+def test_what_was_replaced_by_another_sees_its_writes(mode):
+    for make in (
+        Tensor,
+        lambda values: Tensor(values).realize(),
+        lambda values: Tensor(values) + 0,
+    ):
+        one, other = make([1.0, 1.0]), make([2.0, 2.0])
+        one.replace(other)
+        with mode():
+            other.add_(1)
+        assert one.tolist() == other.tolist() == [3.0, 3.0]

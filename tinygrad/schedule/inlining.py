@@ -56,7 +56,7 @@ class Inlining:
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
         """Whether the node is computed in the kernels that demand it, rather than stored."""
-        if _costs_nothing(node):
+        if _costs_nothing(node) or node.device is None:  # of variables alone: no device stores it
             return True
         kernels = {d.kernel for d in demands}
         if any(k.weight + redo.weight_of(node) > FUSE_OPS.value for k in kernels):

@@ -24,6 +24,7 @@ from sys import getrefcount
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.faults import noted, spoilt
@@ -57,7 +58,7 @@ from tinygrad.tensor.promise import (
     boxes_of,
     recording,
 )
-from tinygrad.tensor.sources import source_of
+from tinygrad.tensor.sources import brought, source_of
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop import Ops, UOp
 
@@ -141,15 +142,16 @@ class Lines:
         elif type(leaf) is not Bound:
             self.is_lent |= leaf.buffer is not None and leaf.buffer.others > 0
 
-    def _add_leaf(self, leaf: Source) -> None:
+    def _add_leaf(self, item: Any) -> None:
+        leaf: Any = brought(item) if type(item) is Version else item
         self._look_at(leaf)
         if type(leaf) is Version:
             base, seen = leaf.base, self.bases
             self.key += leaf.row
             self.key.append(seen.setdefault(base, len(seen)))
             if leaf.start is not None:
-                same = self.starts.setdefault(leaf.start, leaf)
-                self.key.append(None if same is leaf else self.places[same])
+                same = self.starts.setdefault(leaf.start, item)
+                self.key.append(None if same is item else self.places[same])
             if leaf.begins:
                 self.begins += leaf.begins
                 self.key.append(seen.setdefault(leaf.view, len(seen)))
@@ -157,7 +159,7 @@ class Lines:
             self.begins.append(leaf.value)
             self.key.append(leaf.look)
         else:
-            self.key += (leaf.expression.template, leaf.number)  # type: ignore[union-attr]
+            self.key += (leaf.expression.template, leaf.number)
         self.leaves.append(leaf)
 
 
@@ -172,6 +174,7 @@ class Known(NamedTuple):
     kept: list[list[int]]  # the promises that each of its results is
     pasts: list[list[int]]  # for each of these the sources that it is made of, if that matters
     written: list[int]  # which of the given tensors it overwrites
+    made_of: list[list[int]]  # the same as `pasts` for these
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
     last: list[list[Buffer]]  # of each result that is small, of the last times
 
@@ -222,9 +225,20 @@ def compute(tensors: Sequence[Any]) -> None:
         elif 0 not in tensor.shape and not in_memory(tensor._value):
             others.append(tensor)
     if promised and not others:
-        again("realize", promised, lambda more: realize(*[t._value for t in (*promised, *more)]))
+        again("realize", promised, lambda more: _realize_with(promised, more))
     elif others:
         realize(*[tensor._value for tensor in (*promised, *others)])
+
+
+def _realize_with(tensors: Sequence[Any], waiting: Sequence[Any]) -> None:
+    """Computes tensors, and what waits for storage that they overwrite, unless that has no plan:
+    who asks for it hears that."""
+    try:
+        realize(*[tensor._value for tensor in (*tensors, *waiting)])
+    except CompileError:
+        if not waiting:
+            raise
+        realize(*[tensor._value for tensor in tensors])
 
 
 def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool = False) -> None:
@@ -250,7 +264,7 @@ def _ask(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool) 
             _known.used(key)
             asked.do_again(found, lambda: long_way(more))
             return
-    with recording.written_down(followed=True):
+    with recording.written_down(None):
         if isinstance(found, Known) or found == TRIES:
             long_way(more)
         else:
@@ -306,7 +320,7 @@ class _Asked:
                     key.append(-source.number)
             kind, home = type(source), None
             if kind is Version:
-                home = source
+                home = brought(source)
             elif kind is Written:
                 self.writes, home = True, source.place
                 key.append((lines.add(home),))
@@ -350,7 +364,7 @@ class _Asked:
         """Does what is known, and tells those that depend on it. With SPEC, the long way is done as
         well, and both are compared."""
         if SPEC:
-            with recording.written_down(followed=True):
+            with recording.written_down(None):
                 self.check(known, long_way)
         else:
             self.do(known)
@@ -374,7 +388,7 @@ class _Asked:
 
     def _is_done(self, known: Known, made: Sequence[Buffer], eras: Sequence[int]) -> None:
         """Tells what depends on it; some of that may have been told already."""
-        sources = self.lines.sources() if any(known.pasts) else []
+        sources = self.lines.sources() if any(known.pasts) or any(known.made_of) else []
         for numbers, buffer, past in zip(known.kept, made, known.pasts, strict=True):
             first, *equal = [self.promises[number] for number in numbers]
             for promise in (first, *equal):
@@ -383,8 +397,13 @@ class _Asked:
                 promise.equal = first
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
-        for buffer, era in zip(self._written(known), eras, strict=True):
-            buffer.era, buffer.expression, buffer.past = era, None, None
+        for number, era, past in zip(known.written, eras, known.made_of, strict=True):
+            buffer = self.homes[number].buffer  # type: ignore[union-attr]
+            buffer.era, buffer.expression = era, None
+            if past:
+                buffer.past = past_of_promised([sources[place] for place in past])
+            elif type(self.sources[number]) is Written:
+                buffer.past = None  # else a part was written, and the rest is what it was
         if SPEC:
             return  # it is undone, and done the long way
         for base in self.read:  # what reads it can't be followed to what is there now
@@ -429,6 +448,7 @@ class _Asked:
             len(inputs) < len(structure.params)
             or over - given.keys()
             or asked - over  # a write that waits for something else
+            or (self.writes and not over)  # as that of a copy is none
             or not where.keys() >= set(structure.binds)
         ):
             return None
@@ -463,9 +483,22 @@ class _Asked:
         pasts = [self._past(self.promises[first]) for first, *_ in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
+        made_of = [self._past(self.sources[number]) for number in written]
         last: list[list[Buffer]] = [[] for _ in order]
         return Known(
-            *(replay, inputs, done.values, taken, begins, order, pasts, written, origins, last)
+            *(
+                replay,
+                inputs,
+                done.values,
+                taken,
+                begins,
+                order,
+                pasts,
+                written,
+                made_of,
+                origins,
+                last,
+            )
         )
 
     def _begins(self) -> dict[Number, int]:
@@ -485,10 +518,12 @@ class _Asked:
                 numbers += [(Begin(b, axis), alone) for b in boxes for axis in range(len(b.arg))]
         return {number: i for i, (number, alone) in enumerate(numbers) if alone}
 
-    def _past(self, promise: Promise) -> list[int]:
+    def _past(self, promise: Source) -> list[int]:
         """Which of the lines' sources a gradient would go on to, if that is to be remembered of
-        what was computed (`tensor/past`)."""
-        if promise.wants is not None or not dtypes.is_float(promise.like.dtype):
+        what was computed (`tensor/past`), or written."""
+        if not isinstance(promise, Promise) or promise.wants is not None:
+            return []
+        if not dtypes.is_float(promise.like.dtype):
             return []
         nodes = set(followed(promise.node))
         return [i for i, source in enumerate(self.lines.sources()) if source.node in nodes]

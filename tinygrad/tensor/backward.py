@@ -182,7 +182,7 @@ def _is_start(lines: Lines, tensor: Any) -> bool:
     used = lines.starts.get(tensor.serial)
     if used is None or not tensor.requires_grad or tensor._taped:
         return False
-    return used.base is bottom_of(tensor._uop) and used.base.arg > 0
+    return used.base is bottom_of(tensor._uop) and 0 not in used.look.shape
 
 
 def _stands_on(expression: Expression, lines: Lines, seen: set[Expression]) -> bool:

@@ -47,6 +47,7 @@ from tinygrad.tensor.roots import (
     copied_part,
     end_of_views,
     has_no_sources,
+    is_of_list,
     root_of,
     settled,
     without_past,
@@ -199,7 +200,7 @@ class Core(Holder):
         """Makes this known to whoever must know of the node that was promised (its family, the
         storage that it is a view of, what remembers pasts); last, and at once, it has that."""
         if isinstance(promise, Written):
-            value, view = self.of(promise.value, False), promise.place.view
+            value, view = self.of(promise.value, promise.follows), promise.place.view
             self._uop, self._source = view, None
             try:
                 self._write_down(value)
@@ -286,8 +287,8 @@ class Core(Holder):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether `grad` is there."""
-        return self._grad is not None
+        """Whether `grad` is a tensor: a program may have set it to anything."""
+        return isinstance(self._grad, Core)
 
     @property
     def family(self) -> Family:
@@ -392,8 +393,8 @@ class Core(Holder):
         """Makes this the same as `other`."""
         node, family = other._value, other._family
         with keeping.now:
-            family.members.add(self)
-            self._uop, self._taped, self._source, self._kin = node, other._taped, None, family
+            self._enter(family)
+            self._uop, self._taped, self._source = node, other._taped, None
             Changes.count += 1
         note_change(self)
 
@@ -570,8 +571,10 @@ class Core(Holder):
 
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
-        says = self.requires_grad is not None
-        return not says and node.base.op not in WITHOUT_SOURCES and dtypes.is_float(node.dtype)
+        base = node.base
+        if self.requires_grad is not None or base.op in WITHOUT_SOURCES or is_of_list(base):
+            return False
+        return dtypes.is_float(node.dtype)
 
     _node = _held
     """The same for what computes with numbers, and not only moves elements. Complex tensors refuse

@@ -11,6 +11,7 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.bases import MOVED
+from tinygrad.tensor.roots import is_of_list
 from tinygrad.uop import Ops, UOp
 
 
@@ -39,7 +40,7 @@ def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
         views.append((node.op, node.arg))
         node = node.src[0]
     op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
-    is_storage = op in _STORAGE
+    is_storage = _is_storage(node)
     if is_storage:
         views = [(op, sizes_of(arg) if op is Ops.SHRINK else arg) for op, arg in views]
     movement = op in MOVED and len(node.src) > 1 and op is not Ops.DETACH  # by symbolic sizes
@@ -62,7 +63,12 @@ def end_below(node: UOp) -> UOp:
         if node.op is Ops.PAD and padded is None:
             padded = node
         node = node.src[0]
-    return node if padded is None or node.op in _STORAGE else padded
+    return node if padded is None or _is_storage(node) else padded
+
+
+def _is_storage(node: UOp) -> bool:
+    """Whether this is storage, or a list that will be."""
+    return node.op in _STORAGE or is_of_list(node)
 
 
 def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

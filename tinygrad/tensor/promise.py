@@ -21,7 +21,7 @@ from itertools import accumulate
 from operator import attrgetter, or_
 from typing import Any
 
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.numbers import value_of
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
@@ -55,10 +55,11 @@ class _Recording(threading.local):
             self.inside = before
 
     @contextlib.contextmanager
-    def written_down(self, followed: bool) -> Iterator[None]:
-        """A context in which writes have nodes; gradients follow these if they are `followed`."""
+    def written_down(self, followed: bool | None) -> Iterator[None]:
+        """A context in which writes have nodes, which gradients follow if they are `followed`; None
+        leaves that as it is."""
         before = self.on, self.writes
-        self.on, self.writes = followed and self.on, False
+        self.on, self.writes = self.on if followed is None else followed, False
         try:
             yield
         finally:
@@ -140,9 +141,9 @@ class Version:
 
     @property
     def buffer(self) -> Buffer:
-        """Where it lies; of a constant NOTHING."""
+        """Where it lies; of a constant, and of a list that isn't copied yet, NOTHING."""
         storage = self.base.storage
-        return NOTHING if storage is None and self.base.op is Ops.CONST else storage
+        return NOTHING if storage is None and self.base.op in (Ops.CONST, Ops.COPY) else storage
 
     @property
     def is_over(self) -> bool:
@@ -200,6 +201,12 @@ class Version:
                 return True
             other.silent = self
         return False
+
+    def in_storage(self, base: UOp) -> Version:
+        """The same, of a copy that is in this storage now."""
+        there = self._in_era(self.era if base.storage is None else base.storage.era)
+        there.base = base
+        return there
 
     def _in_era(self, era: int) -> Version:
         """The same in a later era. (Copied field by field: each step asks for this once for most of
@@ -365,11 +372,12 @@ class Written(Promise):
     stand on it as on another; it is in memory once it is written there, and never elsewhere.
     `before`: what the tensor held, which it holds in a later era then."""
 
-    __slots__ = ("place", "before", "tensor")
+    __slots__ = ("place", "before", "tensor", "written")
 
     def __init__(self, value: Promise, place: Version, before: Source | None, tensor: Any) -> None:
         super().__init__(value.expression, value.number, value.look, value.wants)
         self.place, self.before, self.tensor = place, before, weakref.ref(tensor)
+        self.written: weakref.ref[UOp] | None = None
 
     @property
     def node(self) -> UOp:
@@ -377,13 +385,23 @@ class Written(Promise):
         value's own node, as nobody knew of this reader when more was written. That, too, if what
         looks so is a view of the value."""
         tensor: Any = self.tensor()
-        waits = tensor is not None and tensor._source is self and not self.look.views
-        return tensor._uop if waits else self.value
+        if tensor is not None and tensor._source is self and not self.look.views:
+            self.written = weakref.ref(tensor._uop)
+        written = None if self.written is None else self.written()
+        if written is None or tensor is None or isinstance(tensor._source, Promise):
+            return self.value
+        return written if written is tensor._uop else self.value
 
     @property
     def value(self) -> UOp:
         """The node of what is written."""
         return super().node
+
+    @property
+    def follows(self) -> bool | None:
+        """What the value says of gradients: where it says nothing they may go on through it."""
+        is_silent = self.wants is None and dtypes.is_float(self.like.dtype)
+        return None if is_silent else False
 
 
 class Bound:

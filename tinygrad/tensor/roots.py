@@ -4,6 +4,7 @@ written."""
 
 from __future__ import annotations
 
+from tinygrad.backends import keeps
 from tinygrad.engine.aliases import bottom_of, on_bottom
 from tinygrad.engine.storage import latest
 from tinygrad.schedule.bases import beneath
@@ -71,8 +72,16 @@ def has_no_sources(node: UOp) -> bool:
     value like any other."""
     base = node.base
     if base.op is Ops.BUFFER or base.op not in WITHOUT_SOURCES:
-        return base.op is Ops.BUFFER
+        return base.op is Ops.BUFFER or is_of_list(base)
     return all(step.op is not Ops.PAD for step in steps_between(node, base))
+
+
+def is_of_list(node: UOp) -> bool:
+    """Whether it is a COPY that brings the numbers of a list to a device that computes."""
+    if node.op is not Ops.COPY or (host := node.src[0]).op is not Ops.BUFFER:
+        return False
+    is_list = host.device == "PYTHON" and host.storage is not None
+    return is_list and type(node.device) is str and not keeps(node.device)
 
 
 def is_detached(node: UOp) -> bool:

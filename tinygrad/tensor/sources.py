@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import dtypes
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
 from tinygrad.engine.turns import keeping, turns
@@ -29,6 +28,7 @@ from tinygrad.tensor.promise import (
     is_start_of,
     recording,
 )
+from tinygrad.tensor.roots import is_of_list
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -47,27 +47,34 @@ def source_of(tensor: Any) -> Source | None:
         return now
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
         return _promised_again(tensor)
+    return _version_of(tensor, source)
+
+
+def _version_of(tensor: Any, source: Version | None) -> Source | None:
+    """The version of storage that a tensor is, if it is one."""
     view, node = tensor._value, tensor._uop
     base = view
     while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
         base = base.src[0]
     buffer = base.storage
-    if base.op is Ops.CONST:
-        if tensor.requires_grad:
-            return None
-    elif base.op is Ops.ASSIGN and tensor.requires_grad is True and not tensor._taped:
+    if base.op is Ops.ASSIGN and tensor.requires_grad is True and not tensor._taped:
         return source_of(tensor) if recording.writes and tensor._compute_now() else None
-    elif base.op is not Ops.BUFFER:
+    if base.op is Ops.BUFFER:
+        is_fit = buffer is not None and not (buffer.fixed or buffer.parts)
+    elif base.op is Ops.CONST:
+        is_fit = not tensor.requires_grad
+    elif is_of_list(base):
+        is_fit = not tensor.requires_grad  # it will be stored once lines are made of it
+    else:
         return _promised_again(tensor)
-    elif buffer is None or buffer.fixed or buffer.parts:
-        return None
-    look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
+    is_fit &= not tensor._element
+    look = look_at(type(tensor), tensor.requires_grad, tensor._held) if is_fit else None
     if look is None or keeps(look.device) or base.newer is not None:
         return None
     made = Version(tensor, view, base, look, NOTHING.era if buffer is None else buffer.era)
     if tensor._source is not source or tensor._uop is not node or base.storage is not buffer:
         return source_of(tensor)  # another thread has written: this may be of two values
-    if isinstance(source, Version) and source.takes(made):
+    if source is not None and source.takes(made):
         return made
     tensor._source = made
     return made
@@ -82,7 +89,7 @@ def _ask(tensor: Any, promise: Promise) -> None:
     _ = tensor._uop
 
 
-_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN}
+_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN, Ops.COPY}
 
 
 MOST_DEEP = 40
@@ -173,26 +180,34 @@ def numbers_of(tensor: Any) -> Buffer | None:
 def _pending_copy(tensor: Any) -> UOp | None:
     """The copy of numbers of a list, to one device, that a tensor is, or is a view of, and that is
     yet to be made."""
-    if isinstance(tensor._source, Promise) or (copy := bottom_of(tensor._uop)).op is not Ops.COPY:
-        return None
-    host, device = copy.src[0], copy.device
-    is_list = host.op is Ops.BUFFER and host.device == "PYTHON" and type(device) is str
-    return copy if is_list and not keeps(device) else None
+    copy = None if isinstance(tensor._source, Promise) else bottom_of(tensor._uop)
+    return copy if copy is not None and is_of_list(copy) else None
 
 
 def fetch(tensor: Any) -> bool:
-    """Brings numbers from a list to their device now, if a tensor is a copy of such that is yet to
-    be made; says whether it was. Not floats that a gradient may be asked by: what others made of
-    the copy would be none of theirs any more."""
-    copy, is_silent = _pending_copy(tensor), tensor.requires_grad is None
-    if copy is None or (is_silent and dtypes.is_float(copy.dtype)):
-        return False
-    host, device = copy.src[0], copy.device
+    """Brings numbers of a list to their device now, if gradients begin at a tensor of them, which
+    is yet to be made; says whether it was."""
+    copy = _pending_copy(tensor) if tensor.requires_grad else None
+    is_new = copy is not None and copy.known is None
+    if copy is not None and is_new:
+        _bring(copy)
+    return is_new
+
+
+def brought(version: Version) -> Version:
+    """The same as a version of storage, if it is of a list: which is copied now, if it wasn't. Who
+    has the tensor hears that, and stands on another version; the node stays a view of the copy."""
+    copy = version.base
+    return version.in_storage(_bring(copy)) if copy.op is Ops.COPY else version
+
+
+def _bring(copy: Any) -> UOp:
+    """Where a list is, which is copied now, if it wasn't."""
     with turns.together(), keeping.now:
-        is_new = copy.known is None and host.storage is not None
-        if is_new:
-            made = empty(device, host.arg, copy.dtype)
+        if copy.known is None:
+            host = copy.src[0]
+            made = empty(copy.device, host.arg, copy.dtype)
             made.storage.write(host.storage.read())
             computed_from(made, copy)
             learn(copy, made)
-    return is_new
+        return bottom_of(copy.known)

@@ -483,7 +483,7 @@ def _is_right(
         if result.gives(_run(method, names, shadows), made[promises[0].expression]):
             return True
     pairs = zip(_all(Core, values), seen, strict=False)  # numbers come last
-    return any(type(source) is Promise and t._source is not source for t, source in pairs)
+    return any(isinstance(source, Promise) and t._source is not source for t, source in pairs)
 
 
 def _run(method: Any, names: Sequence[str], values: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ make no graph, and give up (False) wherever more would have to be known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -44,7 +45,7 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import beneath
 from tinygrad.schedule.strides import repeats, steps_between
-from tinygrad.tensor.again import compute, waiting_for
+from tinygrad.tensor.again import again, compute, waiting_for
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
@@ -95,6 +96,11 @@ def _passes(member: Any) -> bool:
     return dtypes.is_float(end.dtype) and not is_detached(value) and _has_past(end)
 
 
+def _says_nothing(tensor: Any) -> bool:
+    """Whether a gradient by it is only known of its graph."""
+    return tensor.requires_grad is None and dtypes.is_float(tensor.dtype)
+
+
 def _has_past(end: UOp) -> bool:
     """Whether a value was made of others that gradients go on to, in the graph."""
     while end.op is Ops.ASSIGN:
@@ -139,6 +145,8 @@ class Writing(Autograd):
         if it has others.
         """
         given: Any = self._given("setitem", value)
+        if type(value) is float and dtypes.is_float(self.dtype) and not keeps(self.device):
+            given = self._value_for_write("setitem", 1) * value  # another one may be next
         if keeps(self.device) and _by_tensors(indices):
             raise ArgumentError(
                 f"setitem: on {self.device} by a tensor or a mask; legal are numbers and slices"
@@ -236,10 +244,13 @@ class Writing(Autograd):
         check_number(operation, value, self.dtype)
         if not keeps(self.device):
             try:
-                return self._tensor(value, self.dtype)
+                made = self._tensor(value, self.dtype)
             except DTypeError as error:
                 error.called = operation
                 raise
+            if made is not value:
+                made.requires_grad = False  # nobody has it to ask for its gradient
+            return made
         place = workplace(self.device)
         if not isinstance(value, Writing):
             return self._wrap(node_of(value, self.dtype, place))
@@ -291,20 +302,21 @@ class Writing(Autograd):
 
     def _promises_write(self, value: Self) -> bool:
         """Whether storage that this is all of, and nobody else sees, will hold what is promised of
-        `value`, which no gradient goes on from."""
+        `value`: which no gradient goes on from, or only where a graph is made of both."""
         if not recording.writes or self._taped or capturing() or open_inputs:
             return False
         promise, now = value._source, self._source
         if not isinstance(promise, Promise) or promise.is_computed or promise.look is None:
             return False
         mine, theirs = self._facts, promise.like
+        says_nothing = promise.wants is self.requires_grad is None and recording.on
         place = now.place if isinstance(now, Written) else source_of(self)
         if (
             not isinstance(place, Version)
             or mine.dtype is not theirs.dtype
             or mine.shape != theirs.shape
             or mine.device != theirs.device
-            or not (promise.wants is False or not dtypes.is_float(theirs.dtype))
+            or not (promise.wants is False or not dtypes.is_float(theirs.dtype) or says_nothing)
             or not self._is_own(place)
         ):
             return False
@@ -360,7 +372,8 @@ class Writing(Autograd):
         )
 
     def _write_down(self, value: Self) -> None:
-        with recording.written_down(followed=False), noting():  # who promised it has noted it
+        """The write of a value that was promised; gradients go on to one that says nothing."""
+        with recording.written_down(value.requires_grad is None), noting():  # it was noted then
             self._overwrite(self, value)
 
     def _compute_now(self) -> bool:
@@ -430,10 +443,42 @@ class Writing(Autograd):
         follow, else in storage."""
         if 0 in view.shape and (value.requires_grad is not True or _is_silent(view)):
             return  # of a value that wants a gradient it says that this has one, too
-        if _is_silent(view) or not (value.requires_grad is True or self._is_recorded):
-            self._overwrite(view, value)
-        else:
+        if not (_is_silent(view) or not (value.requires_grad is True or self._is_recorded)):
             self._rewrite(view, value)
+        elif not (view is self and self._promises_write(value)) and (
+            not self._writes_part_now(view, value)
+        ):
+            self._overwrite(view, value)
+
+    def _writes_part_now(self, view: Self, value: Self) -> bool:
+        """Writes to a part of storage at once, so that a plain step needs no graph of what it
+        writes; but not where a gradient may be asked through that, or through what has to be
+        computed for it, of what says nothing."""
+        if (
+            (recording.on and _says_nothing(value))
+            or not recording.writes
+            or capturing()
+            or open_inputs
+            or keeps(self.device)
+        ):
+            return False
+        place = source_of(view)
+        if not isinstance(place, Version) or place.base.op is not Ops.BUFFER or _is_all(place):
+            return False
+        base = place.base
+        if copies_of(base) or is_shared(base, self._family) or repeats(view._value, base):
+            return False
+        if any(map(_passes, self._members())) or source_of(value) is None:
+            return False
+        if any(map(_says_nothing, waiting_for({base.storage}))):
+            return False
+
+        def by_graph(more: Sequence[Any]) -> None:
+            self._overwrite(view, value)
+            realize(self._bottom, *[each._value for each in more])
+
+        again("part", [view, value], by_graph, writes=True)
+        return True
 
     @property
     def _is_recorded(self) -> bool:
@@ -463,7 +508,7 @@ class Writing(Autograd):
         new = value._held
         if view._value.reshape(bottom.shape) is not bottom:
             new = written(view._value, bottom, new)
-        elif bottom_of(new).op in STORED:  # that is someone else's
+        elif bottom_of(new).op in STORED or is_detached(new):  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
         self._family.recorded = self._family.recorded or recorded
