@@ -47,7 +47,6 @@ from tinygrad.tensor.roots import (
     copied_part,
     end_of_views,
     has_no_sources,
-    is_of_list,
     root_of,
     settled,
     without_past,
@@ -209,6 +208,7 @@ class Core(Holder):
                     self._source = promise
                     del self._uop
                 raise
+            promise.written = True
             return
         is_known, taped = promise.is_computed and not self._taped, self._taped
         node = promise.shown if is_known else promise.node
@@ -549,6 +549,7 @@ class Core(Holder):
         if now is not node:
             if wants_past := now is not told or self._lets_go(node):
                 was, past = weakref.ref(node), past_of(node, now.base.storage)
+                hash(was)  # which it keeps, and can't tell any more once the node is gone
             join(bottom_of(now), self._family)  # before who writes sees that nobody has the node
             if not self._show(now, node):
                 return self._value
@@ -571,10 +572,8 @@ class Core(Holder):
 
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""
-        base = node.base
-        if self.requires_grad is not None or base.op in WITHOUT_SOURCES or is_of_list(base):
-            return False
-        return dtypes.is_float(node.dtype)
+        says = self.requires_grad is not None
+        return not says and node.base.op not in WITHOUT_SOURCES and dtypes.is_float(node.dtype)
 
     _node = _held
     """The same for what computes with numbers, and not only moves elements. Complex tensors refuse

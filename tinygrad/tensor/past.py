@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.storage import Buffer, latest, past_at
 from tinygrad.tensor.promise import Promise, Source, Version
+from tinygrad.tensor.roots import is_of_list
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop import Ops, UOp
 
@@ -31,6 +32,8 @@ _asked: weakref.WeakValueDictionary[Made, Holder] = weakref.WeakValueDictionary(
 def past_of(node: UOp, buffer: Buffer | None) -> set[Made]:
     """The nodes that a gradient of `node` goes on to, and those that it would have gone on to, for
     the storage that its value is in now. A write that is pending has none: it has its nodes."""
+    if is_of_list(node.base):
+        return set()  # of nothing
     nodes = followed(node) if buffer is not None else [node]
     found: set[Made] = set(map(weakref.ref, nodes))
     for each in nodes:

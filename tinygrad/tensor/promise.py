@@ -370,27 +370,35 @@ class Promise:
 class Written(Promise):
     """A promise whose value is what all of the version `place` of `tensor` holds next. Expressions
     stand on it as on another; it is in memory once it is written there, and never elsewhere.
-    `before`: what the tensor held, which it holds in a later era then."""
+    `before`: what the tensor held, which it holds in a later era then. `written`:
+    whether the write has a node, or had one."""
 
     __slots__ = ("place", "before", "tensor", "written")
 
     def __init__(self, value: Promise, place: Version, before: Source | None, tensor: Any) -> None:
         super().__init__(value.expression, value.number, value.look, value.wants)
         self.place, self.before, self.tensor = place, before, weakref.ref(tensor)
-        self.written: weakref.ref[UOp] | None = None
+        self.written = False
 
     @property
     def node(self) -> UOp:
-        """The write, which whoever asks first has done, so that the value is made once; later the
-        value's own node, as nobody knew of this reader when more was written. That, too, if what
-        looks so is a view of the value."""
+        """The write, which whoever asks first has done, so that the value is made once, and what
+        lies there as long as no more is written; then the value's own node, as nobody knew of this
+        reader. That, too, if what looks so is a view of the value."""
         tensor: Any = self.tensor()
-        if tensor is not None and tensor._source is self and not self.look.views:
-            self.written = weakref.ref(tensor._uop)
-        written = None if self.written is None else self.written()
-        if written is None or tensor is None or isinstance(tensor._source, Promise):
+        if tensor is None or self.look.views:
             return self.value
-        return written if written is tensor._uop else self.value
+        if tensor._source is self:
+            _ = tensor._uop
+        if not self.written or isinstance(tensor._source, Promise):
+            return self.value
+        # another thread may have computed it since
+        after: Any = self.place.base.newer
+        if after is not None and after.known is not None:
+            after = after.known.base
+        is_last = after is not None and bottom_of(tensor._uop) is after
+        is_last &= is_last and (after.storage is None or after.storage.era == self.place.era)
+        return tensor._uop if is_last else self.value
 
     @property
     def value(self) -> UOp:
