@@ -84,14 +84,19 @@ def copy(target: Buffer, source: Buffer) -> None:
         target.write(source.read(first, min(PIECE, source.nbytes - first)), first)
 
 
+def tell_copy(target: Buffer, source: Buffer, origin: str | None) -> None:
+    """At DEBUG=2: the line of a copy that the user's line `origin` made."""
+    if DEBUG >= 2:
+        name = f"copy {source.nbytes:10d}, {target.device} <- {source.device}"
+        report_step(target.device, name, 0.0, 0, source.nbytes, origin)
+
+
 def run_host_step(step: Step, buffers: Sequence[Buffer], _: object) -> None:
     """Runs a COPY or CALL on its storages, results first."""
     if step.op is Ops.COPY:
         target, source = buffers
         copy(target, source)
-        if DEBUG >= 2:
-            name = f"copy {source.nbytes:10d}, {target.device} <- {source.device}"
-            report_step(step.device, name, 0.0, 0, source.nbytes, step.origin)
+        tell_copy(target, source, step.origin)
         return
     assert step.op is Ops.CALL, f"no way to run {step.op!r}"
     node, wanted = step.arg

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
 from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.host import tell_copy
+from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, contiguous_base
@@ -208,6 +210,8 @@ def _bring(copy: Any) -> UOp:
             host = copy.src[0]
             made = empty(copy.device, host.arg, copy.dtype)
             made.storage.write(host.storage.read())
+            GlobalCounters.kernel_count += 1
+            tell_copy(made.storage, host.storage, copy.origin)
             computed_from(made, copy)
             learn(copy, made)
         return bottom_of(copy.known)
