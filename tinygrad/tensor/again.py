@@ -75,7 +75,8 @@ LongWay = Callable[[Sequence[Any]], object]
 
 class Lines:
     """Expressions and what they stand on, numbered as they are met: what a graph would say, in a
-    few lines. What was computed counts as storage, unless its expression is asked for (`whole`)."""
+    few lines. What was computed counts as storage, unless its expression is asked for (`whole`):
+    then nothing is to be computed yet, and lists stay what they are."""
 
     def __init__(self, whole: bool = False) -> None:
         self.whole = whole
@@ -92,8 +93,9 @@ class Lines:
         """Others that begin with these, of which only the gradients are that have this template."""
         made = object.__new__(Lines)
         made.whole, made.key, made.places = False, [template], self.places.copy()
-        made.leaves, made.starts = self.leaves.copy(), self.starts.copy()
-        made.begins, made.bases = self.begins.copy(), self.bases.copy()
+        made.leaves = [brought(leaf) if type(leaf) is Version else leaf for leaf in self.leaves]
+        made.starts, made.begins = self.starts.copy(), self.begins.copy()
+        made.bases = {_home(node): i for node, i in self.bases.items()}
         made.is_over = made.is_lent = False
         for leaf in made.leaves:
             made._look_at(leaf)
@@ -134,7 +136,7 @@ class Lines:
             base = leaf.base
             buffer = base.storage
             if buffer is None:
-                self.is_over |= base.op is not Ops.CONST
+                self.is_over |= base.op not in (Ops.CONST, Ops.COPY)
             elif buffer.era != leaf.era or base.newer is not None:
                 self.is_over = True
             elif buffer.others:
@@ -143,7 +145,7 @@ class Lines:
             self.is_lent |= leaf.buffer is not None and leaf.buffer.others > 0
 
     def _add_leaf(self, item: Any) -> None:
-        leaf: Any = brought(item) if type(item) is Version else item
+        leaf: Any = item if self.whole or type(item) is not Version else brought(item)
         self._look_at(leaf)
         if type(leaf) is Version:
             base, seen = leaf.base, self.bases
@@ -613,6 +615,11 @@ def _reads(
                 break
         known[expression] = found
     return found
+
+
+def _home(node: UOp) -> UOp:
+    """A list's storage, in the place of its copy."""
+    return node if node.op is not Ops.COPY or node.known is None else node.known.base
 
 
 def _storage(node: UOp) -> Any:
