@@ -488,19 +488,8 @@ class _Asked:
         made_of = [self._past(self.sources[number]) for number in written]
         last: list[list[Buffer]] = [[] for _ in order]
         return Known(
-            *(
-                replay,
-                inputs,
-                done.values,
-                taken,
-                begins,
-                order,
-                pasts,
-                written,
-                made_of,
-                origins,
-                last,
-            )
+            *(replay, inputs, done.values, taken, begins, order),
+            *(pasts, written, made_of, origins, last),
         )
 
     def _begins(self) -> dict[Number, int]:

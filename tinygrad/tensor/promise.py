@@ -396,8 +396,9 @@ class Written(Promise):
         after: Any = self.place.base.newer
         if after is not None and after.known is not None:
             after = after.known.base
-        is_last = after is not None and bottom_of(tensor._uop) is after
-        is_last &= is_last and (after.storage is None or after.storage.era == self.place.era)
+        if after is None or bottom_of(tensor._uop) is not after:
+            return self.value
+        is_last = after.storage is None or after.storage.era == self.place.era
         return tensor._uop if is_last else self.value
 
     @property
