@@ -46,7 +46,7 @@ def settled(node: UOp, whole: bool = False) -> UOp:
 
 def copied_part(node: UOp) -> UOp | None:
     """What has the elements of `node`, a copy yet to be made, in their order."""
-    top = beneath(node, (Ops.RESHAPE,))
+    top = beneath(node, (Ops.RESHAPE, Ops.DETACH))
     return top if top.op in GroupOp.Movement else None
 
 
