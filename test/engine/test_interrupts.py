@@ -20,7 +20,8 @@ from tinygrad.engine import making
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.holders import ask_all
 from tinygrad.engine.realize import telling
-from tinygrad.tensor.promise import Template, recording
+from tinygrad.tensor.modes import recording
+from tinygrad.tensor.promise import Template
 from tinygrad.uop.op import Ops
 
 

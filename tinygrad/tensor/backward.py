@@ -23,23 +23,22 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_expected
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core
+from tinygrad.tensor.lines import Lines
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
-    Bound,
     Expression,
     Promise,
     Source,
     Template,
-    Version,
     Written,
     holes_of,
     shadow,
     write_down,
 )
 from tinygrad.tensor.sources import source_of
+from tinygrad.tensor.version import Bound, Version
 from tinygrad.uop import Ops, UOp
 
 MOST = 256  # graphs whose gradients are known; the least recently used goes first

@@ -44,6 +44,11 @@ def settled(node: UOp, whole: bool = False) -> UOp:
     return latest(node)
 
 
+def equals_known(node: UOp) -> bool:
+    """Whether an equal expression was computed before: who made this node did not."""
+    return node.known is not None or node.base.known is not None
+
+
 def copied_part(node: UOp) -> UOp | None:
     """What has the elements of `node`, a copy yet to be made, in their order."""
     top = beneath(node, (Ops.RESHAPE,))

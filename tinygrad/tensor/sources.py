@@ -18,19 +18,10 @@ from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, contiguous_base
 from tinygrad.tensor.looks import Look, look_at
-from tinygrad.tensor.promise import (
-    Bound,
-    Expression,
-    Promise,
-    Source,
-    Template,
-    Version,
-    Written,
-    equals_known,
-    is_start_of,
-    recording,
-)
-from tinygrad.tensor.roots import is_of_list
+from tinygrad.tensor.modes import recording
+from tinygrad.tensor.promise import Expression, Promise, Source, Template, Written
+from tinygrad.tensor.roots import equals_known, is_of_list
+from tinygrad.tensor.version import Bound, Version, is_start_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

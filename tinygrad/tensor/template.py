@@ -30,25 +30,22 @@ from tinygrad.schedule.bases import MOVED
 from tinygrad.schedule.strides import is_window
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
-    MOST_DEEP,
-    Bound,
     Expression,
     Promise,
     Source,
     Template,
-    Version,
     Written,
-    equals_known,
     holes_of,
-    recording,
     shadow,
     write_down,
 )
-from tinygrad.tensor.roots import end_of_views
+from tinygrad.tensor.roots import end_of_views, equals_known
 from tinygrad.tensor.sources import fetch, source_of
 from tinygrad.tensor.varying import MARKER, VARYING, leaf_of, marked, opened, varies
+from tinygrad.tensor.version import Bound, Version
 from tinygrad.uop import Ops, UOp
 
 C = TypeVar("C", bound=Core)
@@ -58,6 +55,7 @@ See = Callable[[Any, list[Any]], Hashable]
 """How a tensor looks; what stands behind it goes to the list. None where more may matter."""
 
 MOST = 1024  # templates that are kept; the least recently used goes first
+MOST_DEEP = 200  # promises that stand on each other; what is made of so many has a node at once
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
 _SELECTING = _NUMBERS | {slice}
 _MADE = ("Self", "list[Self]", "tuple[Self, ...]", "tuple[Self, Self]", "tuple[Self, Self, Self]")
