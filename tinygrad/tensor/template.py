@@ -84,7 +84,14 @@ def movements(cls: type[C]) -> type[C]:
     return expressions(cls, moves=True)
 
 
-def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
+def constants(method: F) -> F:
+    """A method of a class that makes a tensor of numbers alone, made to remember its results."""
+    return expression(method, is_small=True, of_numbers=True)
+
+
+def expression(
+    method: F, is_small: bool = False, moves: bool = False, of_numbers: bool = False
+) -> F:
     """The method, made to remember its results for arguments that look alike."""
     see = _source_seen if is_small else _seen
 
@@ -103,7 +110,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             if len(tensors) > 1 and any([fetch(tensor) for tensor in tensors]):
                 seen = []
                 looks = looks_of(values, see, seen)
-        if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
+        is_one = moves and list(map(type, seen)) == [Version]
+        if not looks or not (seen or of_numbers) or is_one:
             return method(*given, **named)
         names = tuple(named)
         found = _remembered(method, names, surroundings_now(), *looks)
@@ -135,28 +143,9 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
     made: Any = remembered
     made.is_small = is_small
-    made.remember = functools.partial(expression, is_small=is_small, moves=moves)
+    how = {"is_small": is_small, "moves": moves, "of_numbers": of_numbers}
+    made.remember = functools.partial(expression, **how)
     return made  # type: ignore[no-any-return]
-
-
-def constants(method: F) -> F:
-    """A method of a class that makes a tensor of numbers alone, made to remember its results."""
-
-    @functools.wraps(method)
-    def remembered(cls: Any, *given: Any, **named: Any) -> Any:
-        values = (*given, *named.values())
-        is_told = all([type(value) in _NUMBERS for value in values])
-        looks = looks_of(values, _source_seen, []) if is_told else None
-        found = None
-        if looks and not (recording.inside or capturing()):
-            found = _remembered(method, tuple(named), surroundings_now(), cls, *looks)
-        if found is None:
-            return method(cls, *given, **named)
-        promises = _promised(found, [])
-        assert not SPEC or _is_right(promises, found, method, tuple(named), (cls, *values), [])
-        return found.outputs[0].promised(promises[0], ())
-
-    return remembered  # type: ignore[return-value]
 
 
 def _is_of_storage(of: Any, *numbers: Any) -> bool:
@@ -200,7 +189,7 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
             value = see(value, seen)
             if value is None:
                 return None
-        elif kind in _NUMBERS or isinstance(value, float):  # as NumPy's float64
+        elif kind in _NUMBERS or kind is type or isinstance(value, float):  # as NumPy's float64
             if isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0:
                 return None  # equal to 0.0, but another number
         elif kind is not tuple or not all([type(n) is int for n in value]):
