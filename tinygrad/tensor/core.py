@@ -42,6 +42,7 @@ from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, Written
 from tinygrad.tensor.roots import (
+    STORED,
     VIEWS,
     WITHOUT_SOURCES,
     copied_part,
@@ -495,7 +496,7 @@ class Core(Holder):
         members = self._members()
         is_new = self._family not in given and all(m.serial >= start for m in members)
         below, bottom = bottom_of(self._value), self._bottom
-        if below.op in (Ops.BUFFER, Ops.ASSIGN):
+        if below.op in STORED:
             unsettled = is_new and (bottom is not below or is_read_by_others(below, self._family))
         else:
             lies_twice = len(members) > 1 or repeats(self._value, bottom)
