@@ -91,10 +91,9 @@ def promised_derivatives(
         lines = _lines_of(root)
         if lines is None or not targets or not all([_is_in(lines, each) for each in targets]):
             return None
-        made = _made(root, lines, targets, long_way, None)
-        is_all = made is not None and len(made) == len(targets)
-        found = [gradient for _, gradient in made or () if isinstance(gradient._source, Promise)]
-        return found if is_all and len(found) == len(targets) else None
+        made = _made(root, lines, targets, long_way, None) or ()
+        found = [gradient for _, gradient in made if isinstance(gradient._source, Promise)]
+        return found if len(found) == len(targets) else None
 
 
 def _lines_of(root: Core) -> Lines | None:

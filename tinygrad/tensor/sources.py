@@ -54,10 +54,8 @@ def _version_of(tensor: Any, source: Version | None) -> Source | None:
         return source_of(tensor) if recording.writes and tensor._compute_now() else None
     if base.op is Ops.BUFFER:
         is_fit = buffer is not None and not (buffer.fixed or buffer.parts)
-    elif base.op is Ops.CONST:
+    elif base.op is Ops.CONST or is_of_list(base):  # which is stored once lines are made of it
         is_fit = not tensor.requires_grad
-    elif is_of_list(base):
-        is_fit = not tensor.requires_grad  # it will be stored once lines are made of it
     else:
         return _promised_again(tensor)
     is_fit &= not tensor._element
