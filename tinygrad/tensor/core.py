@@ -85,7 +85,8 @@ class Core(Holder):
     Which node of a tensor a method should ask for:
 
         _node     to compute with numbers. A complex tensor refuses it
-        _held     to move elements, of complex tensors, too. Says where gradients begin and end
+        _held     to use elements, of complex tensors, too. Says where gradients begin and end
+        _seen     to make a view
         _value    to know where the value is, or how it is made. Says nothing of gradients
         _facts    for shape, dtype and device: no promise has to make its node
         uop       what users see: storage, once it is computed
@@ -342,18 +343,19 @@ class Core(Holder):
         """This, a result, or itself, of a method that gives no views. Where it comes to the same as
         what a source lies in, a tensor of its own: a write to one is not seen by the other, though
         they share storage until then."""
-        node = self._uop
-        bottom = bottom_of(node)
-        if not any([each is self for each in sources]) and (
-            all([bottom_of(each._uop) is not bottom for each in sources])
-            or not is_window(node, bottom)
-        ):
+        if not any([each is self or self._lies_in(each) for each in sources]):
             return self
         made = self._from(self._held)
         made._leave()
         made._family.root = root_of(made._uop)
         made._reads_with(*sources)
         return made
+
+    def _lies_in(self, other: Core) -> bool:
+        """Whether this is a view of what `other` is a view of."""
+        node, root = self._uop, other._root
+        bottom = bottom_of(node, root)
+        return bottom is bottom_of(other._uop, root) and is_window(node, bottom)
 
     def _in_order(self) -> Self:
         """This, a result that was just made, as one whose elements lie in order by its meaning,
@@ -520,6 +522,12 @@ class Core(Holder):
         return node if lets_none else node.detach()
 
     @property
+    def _seen(self) -> UOp:
+        """The node that views are made of. A view of what says that it wants no gradient says so,
+        too; a DETACH between them would keep from it what is written to both."""
+        return self._value if self.requires_grad is False else self._held
+
+    @property
     def _start(self) -> UOp:
         """What stands in a graph for this as a start, in all its versions."""
         return start_node(self.serial)
@@ -535,7 +543,7 @@ class Core(Holder):
             below = below.src[0]
         if below.known is None and below.newer is None and below.op is not Ops.DETACH:
             return node  # nothing has happened to it
-        if self._taped and (node.known is not None or node.base.known is not None):
+        if self._taped and below.known is not None:
             return node  # it was computed, or is a view of what was
         root = self._root
         if root is not None and settled(root) is not root and bottom_of(node, root) is root:
@@ -550,6 +558,8 @@ class Core(Holder):
         if self.requires_grad is None and not self._taped:
             now = without_past(now)
         if now is not node:
+            if any(isinstance(m._source, Promise) for m in self._members()):
+                self._keep_promise()  # of views of this node, which may be gone after this
             if wants_past := now is not told or self._lets_go(node):
                 was, past = weakref.ref(node), past_of(node, now.base.storage)
                 hash(was)  # which it keeps, and can't tell any more once the node is gone

@@ -60,8 +60,8 @@ class Movement(Conversion):
         if final == self.shape:
             return self
         if not symbolic_axes_lead(self.shape, final):
-            return self._from(_regrouped(self._held, self.shape, final))
-        return self._from(reshaped(self._held, final + self._element))
+            return self._from(_regrouped(self._seen, self.shape, final))
+        return self._from(reshaped(self._seen, final + self._element))
 
     def _of_now(self) -> Self:
         """This with the sizes that its symbolic axes have now, as numbers."""
@@ -108,7 +108,7 @@ class Movement(Conversion):
         if shape == self.shape:
             return self
         lined = (1,) * (len(shape) - self.ndim) + self.shape + self._element
-        return self._from(reshaped(self._held, lined).expand(shape + self._element))
+        return self._from(reshaped(self._seen, lined).expand(shape + self._element))
 
     def permute(self, order: Any = (), *more: Any) -> Self:
         """The axes in another order.
@@ -124,7 +124,7 @@ class Movement(Conversion):
             )
         if axes == tuple(sorted(axes)):
             return self
-        return self._from(self._held.permute(axes + self._element_axes))
+        return self._from(self._seen.permute(axes + self._element_axes))
 
     def transpose(self, dim0: Any = 1, dim1: Sint = 0) -> Self:
         """Two axes exchanged. As NumPy has it: of None all, of a tuple in that order.
@@ -139,7 +139,7 @@ class Movement(Conversion):
             return self
         order = list(range(self.ndim))
         order[first], order[second] = second, first
-        return self._from(self._held.permute((*order, *self._element_axes)))
+        return self._from(self._seen.permute((*order, *self._element_axes)))
 
     @property
     def T(self) -> Self:  # noqa: N802
@@ -228,7 +228,7 @@ class Movement(Conversion):
         if any(type(n) is not int for n in shape):
             return self.reshape(shape)
         return (
-            self if shape == self.shape else self._from(reshaped(self._held, shape + self._element))
+            self if shape == self.shape else self._from(reshaped(self._seen, shape + self._element))
         )
 
     # ---- boxes -----------------------------------------------------------------------------------
@@ -273,11 +273,11 @@ class Movement(Conversion):
         return tuple(range(self.ndim, self.ndim + len(self._element)))
 
     def _boxed(self, box: Pads) -> Self:
-        return self._from(self._held.shrink(box + tuple((0, n) for n in self._element)))
+        return self._from(self._seen.shrink(box + tuple((0, n) for n in self._element)))
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
         """The elements from `begin` to `end` of one axis."""
-        return self._from(self._held.sliced(axis, begin, end))
+        return self._from(self._seen.sliced(axis, begin, end))
 
     def _grown(self, axis: Sint, size: Sint) -> Self:
         """The tensor with one axis, which has size 1, repeated."""
@@ -291,14 +291,14 @@ class Movement(Conversion):
         """
         given = argfix(axis, *more)
         axes = self._axes(given, "flip")
-        return self._from(self._held.flip(axes)) if axes else self
+        return self._from(self._seen.flip(axes)) if axes else self
 
     def _strided(self, axis: Sint, step: Sint) -> Self:
         """Every `step`-th element of one axis."""
         if step == 1:
             return self
         # (.., size, ..) → (.., ceil(size/step), .., 1): windows of one tap
-        moved = self._held.window(((axis, 1, step, 1, 0, 0),))
+        moved = self._seen.window(((axis, 1, step, 1, 0, 0),))
         return self._from(moved.reshape(moved.shape[:-1]))
 
     def rearrange(self, formula: str, **sizes: Sint) -> Self:

@@ -299,7 +299,7 @@ class Pieces(Movement):
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}; "
                 "legal are windows that fit, and steps from 1"
             )
-        node = self._held.window(((axis, size, step, 1, 0, 0),))  # (.., element.., taps)
+        node = self._seen.window(((axis, size, step, 1, 0, 0),))  # (.., element.., taps)
         order = (*range(self.ndim), node.ndim - 1, *self._element_axes)
         return self._from(node.permute(order) if self._element else node)
 
@@ -330,7 +330,7 @@ class Pieces(Movement):
         [1, 4]
         """
         found, axes, starts = self._diagonal(offset, dim1, dim2)
-        whole = self._held
+        whole = self._seen
         bottom = tape_end(whole, end_of_views(whole))
         if not is_concrete(whole) or 0 in found.shape or is_window(found._held, bottom):
             return found

@@ -52,7 +52,7 @@ def equals_known(node: UOp) -> bool:
 
 def copied_part(node: UOp) -> UOp | None:
     """What has the elements of `node`, a copy yet to be made, in their order."""
-    top = beneath(node, (Ops.RESHAPE,))
+    top = beneath(node, (Ops.RESHAPE, Ops.DETACH))
     return top if top.op in GroupOp.Movement else None
 
 

@@ -509,7 +509,9 @@ class Writing(Autograd):
         self._check_single(view, members)
         new = value._held
         if view._value.reshape(bottom.shape) is not bottom:
-            new = written(view._value, bottom, new)
+            none = all(member.requires_grad is False for member in members)
+            kept = bottom.detach() if none and not has_no_sources(bottom) else bottom
+            new = written(on_bottom(view._value, bottom, kept), kept, new)
         elif bottom_of(new).op in STORED or is_detached(new):  # that is someone else's
             new = new.contiguous()
         new = _laid_out(new).reshape(bottom.shape)
