@@ -31,7 +31,8 @@ from tinygrad.engine.structure import nodes_below, structure_of
 from tinygrad.engine.turns import Turns, is_owned, keeping, preparing
 from tinygrad.tensor import core
 from tinygrad.tensor.core import Core
-from tinygrad.tensor.promise import Version, recording
+from tinygrad.tensor.modes import recording
+from tinygrad.tensor.version import Version
 
 
 @pytest.fixture

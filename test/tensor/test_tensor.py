@@ -231,6 +231,13 @@ def test_a_constant_that_is_computed_changes_no_other(made):
     assert [n.op for n in (x * made()).uop.toposort()] == before
 
 
+@pytest.mark.parametrize("make", ["zeros_like", "ones_like", "empty_like", "rand_like"])
+def test_what_is_made_like_a_tensor_is_where_that_is(make):
+    x = Tensor([1.0], device="PYTHON")
+    assert getattr(x, make)(device=None).device == getattr(x, make)().device == "PYTHON"
+    assert getattr(x, make)(device="CPU").device == "CPU"
+
+
 def test_repr_never_computes():
     x = Tensor([1, 2, 3, 4])
     assert repr(x).startswith("<Tensor <UOp CPU (4,) int (<Ops.COPY: ") or x.device != "CPU"

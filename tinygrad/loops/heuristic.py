@@ -54,13 +54,13 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
         _ordered(draft)
     else:
         _vectors(draft)
+        _stream_large_outputs(draft)
     return draft.kernel, draft.recipe
 
 
 def _vectors(draft: Draft) -> None:
     take_apart(draft)
     if stencil(draft):
-        _stream_large_outputs(draft)
         return
     results = transpose_windows(draft) or sum_in_parts(draft)
     merge_loops(draft)
@@ -73,7 +73,6 @@ def _vectors(draft: Draft) -> None:
     for name in (*results, *draft.added, *stores_of(draft.kernel)):
         _nest(draft, name)
     ask_for_the_next_row(draft)
-    _stream_large_outputs(draft)
 
 
 def _is_in_order(draft: Draft) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.autograd import is_differentiable
-from tinygrad.tensor.promise import recording
+from tinygrad.tensor.modes import recording
 from tinygrad.transforms.gradient import CALLS, Gradients
 from tinygrad.uop import Ops, UOp
 

@@ -16,7 +16,7 @@ from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.learning import reduced
-from tinygrad.tensor.promise import recording
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.scan import scan
 from tinygrad.tensor.template import expression
 

@@ -11,7 +11,7 @@ import numpy as np
 from tinygrad.base.errors import ArgumentError, LinalgError, ShapeError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.long_tail.lapack import INT, SAME, Array, Routine, each, scipy_linalg
-from tinygrad.tensor.promise import recording
+from tinygrad.tensor.modes import recording
 
 
 class LDLFactor(NamedTuple):

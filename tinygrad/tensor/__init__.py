@@ -29,15 +29,18 @@ Beside it: `complex/` (tensors of pairs of floats), `shapes` (axes, and shapes t
 `spellings` (other libraries' names for arguments), `arguments` (what is said of wrong ones),
 `scan` (loops of tensors).
 
-A step like the one before makes no graph (docs/notes/plain_steps.md):
+A step like the one before makes no graph (docs/notes/plain_steps.md, whose first table follows one
+through these files). In the order in which they stand on each other:
 
     looks           how a tensor looks: all that a method's result may depend on
-    template        what a method made of tensors that look so, to be made again
-    promise         a tensor that has a template, and no node until somebody asks
-    sources         what expressions of a tensor stand on: its promise, or storage
-    backward, draws gradients, and random numbers, as promises
-    varying         floats that change from step to step
-    again           the plan of such promises, found without a graph
+    version         storage as it is now; values that change from step to step
+    promise         what a tensor has in place of a node, until somebody asks for that
+    sources         what an expression of a tensor stands on: its promise, or a version
+    template        what a method made of tensors that look so, made again for others
+    varying, draws  floats that change, and random numbers, as promises
+    lines           what a step computes of such promises, in place of a graph
+    again           the plan that was run for such lines, found and run again
+    backward        gradients as promises
     past            what a computed value was made of, for gradients that come too late
 """
 

@@ -90,27 +90,24 @@ class Autograd(Pairs):
                     "as what .detach() and no_grad make: none passes what is computed of it; legal "
                     "are tensors that say True, or nothing"
                 )
-        promised = None
+        made: Any = None
         if gradient is None:
-            promised = promised_derivatives(self, targets, lambda of, by: of._gradients(by, None))
-        if promised is not None:
-            for each in promised:
-                each._taped = True
-            return promised  # type: ignore[return-value]
-        found = self._gradients(list(targets), gradient, alone=True)
-        for target, node in zip(targets, found, strict=True):
-            if node is None and not materialize_grads and 0 not in target.shape:
-                raise ArgumentError(
-                    f"gradient: this doesn't depend on the target of shape {target.shape}; "
-                    "materialize_grads=True makes it zeros"
-                )
-        made = [
-            target.zeros_like() if node is None else target.with_node(node)
-            for target, node in zip(targets, found, strict=True)
-        ]
+            made = promised_derivatives(self, targets, lambda of, by: of._gradients(by, None))
+        if made is None:
+            found = self._gradients(list(targets), gradient, alone=True)
+            for target, node in zip(targets, found, strict=True):
+                if node is None and not materialize_grads and 0 not in target.shape:
+                    raise ArgumentError(
+                        f"gradient: this doesn't depend on the target of shape {target.shape}; "
+                        "materialize_grads=True makes it zeros"
+                    )
+            made = [
+                target.zeros_like() if node is None else target.with_node(node)
+                for target, node in zip(targets, found, strict=True)
+            ]
         for each in made:
             each._taped = True  # computing it must not cut it off from what it can be derived by
-        return made
+        return made  # type: ignore[no-any-return]
 
     def _gradients(
         self,

@@ -23,23 +23,22 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_expected
 from tinygrad.engine.turns import keeping, turns
-from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core
+from tinygrad.tensor.lines import Lines
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
-    Bound,
     Expression,
     Promise,
     Source,
     Template,
-    Version,
     Written,
     holes_of,
     shadow,
     write_down,
 )
 from tinygrad.tensor.sources import source_of
+from tinygrad.tensor.version import Bound, Version
 from tinygrad.uop import Ops, UOp
 
 MOST = 256  # graphs whose gradients are known; the least recently used goes first
@@ -92,10 +91,9 @@ def promised_derivatives(
         lines = _lines_of(root)
         if lines is None or not targets or not all([_is_in(lines, each) for each in targets]):
             return None
-        made = _made(root, lines, targets, long_way, None)
-        is_all = made is not None and len(made) == len(targets)
-        found = [gradient for _, gradient in made or () if isinstance(gradient._source, Promise)]
-        return found if is_all and len(found) == len(targets) else None
+        made = _made(root, lines, targets, long_way, None) or ()
+        found = [gradient for _, gradient in made if isinstance(gradient._source, Promise)]
+        return found if len(found) == len(targets) else None
 
 
 def _lines_of(root: Core) -> Lines | None:

@@ -37,15 +37,17 @@ from tinygrad.engine.storage import (
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
 from tinygrad.schedule.strides import is_window, repeats
-from tinygrad.tensor.modes import training
+from tinygrad.tensor.modes import recording, training
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
-from tinygrad.tensor.promise import Promise, Source, Written, equals_known, recording, start_node
+from tinygrad.tensor.promise import Promise, Source, Written
 from tinygrad.tensor.roots import (
+    STORED,
     VIEWS,
     WITHOUT_SOURCES,
     copied_part,
     end_of_views,
+    equals_known,
     has_no_sources,
     root_of,
     settled,
@@ -54,6 +56,7 @@ from tinygrad.tensor.roots import (
 from tinygrad.tensor.shapes import Devices, Shape, Sint, Size, axis_of
 from tinygrad.tensor.sources import remember_promise
 from tinygrad.tensor.spellings import follow, spell
+from tinygrad.tensor.version import start_node
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -495,7 +498,7 @@ class Core(Holder):
         members = self._members()
         is_new = self._family not in given and all(m.serial >= start for m in members)
         below, bottom = bottom_of(self._value), self._bottom
-        if below.op in (Ops.BUFFER, Ops.ASSIGN):
+        if below.op in STORED:
             unsettled = is_new and (bottom is not below or is_read_by_others(below, self._family))
         else:
             lies_twice = len(members) > 1 or repeats(self._value, bottom)

@@ -371,11 +371,13 @@ class Creation(Core):
         >>> Tensor([1, 2]).full_like(5).tolist()
         [5, 5]
         """
-        kind, device = dtype or self.dtype, more.pop("device", self.device)
-        return self._cut_alike(self.full(self.shape, fill_value, dtype=kind, device=device, **more))
+        return self._like(self.full, dtype, more, fill_value)
 
-    def _cut_alike(self, made: Self) -> Self:
-        """`made`, of this shape, cut over several devices as this is, if it is on the same."""
+    def _like(self, make: Any, dtype: DTypeLike | None, more: dict[str, Any], *given: Any) -> Self:
+        """What `make` makes with this one's shape, dtype and device unless given; on the same
+        several devices it is cut as this is."""
+        kind, device = dtype or self.dtype, more.pop("device", None) or self.device
+        made: Self = make(self.shape, *given, dtype=kind, device=device, **more)
         if not isinstance(self.device, tuple) or made.device != self.device:
             return made
         place = placement_of(self._held)
@@ -403,8 +405,7 @@ class Creation(Core):
         >>> Tensor.ones(2, 3).empty_like().shape
         (2, 3)
         """
-        kind, device = dtype or self.dtype, more.pop("device", self.device)
-        return self._cut_alike(self.empty(self.shape, dtype=kind, device=device, **more))
+        return self._like(self.empty, dtype, more)
 
     # ---- counters --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ Source: https://dmlc.github.io/dlpack/latest/.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -127,25 +128,21 @@ _lent: dict[int, tuple[Any, ...]] = {}  # number → the struct, what it points 
 _numbers = itertools.count(1)
 
 
-def _delete_plain(struct: int) -> None:
-    _lent.pop(_Plain.from_address(struct).context, None)
-
-
-def _delete_versioned(struct: int) -> None:
-    _lent.pop(_Versioned.from_address(struct).context, None)
+def _delete(kind: Any, struct: int) -> None:
+    """What a struct of this kind lends isn't used any more."""
+    _lent.pop(kind.from_address(struct).context, None)
 
 
 def _drop_capsule(capsule: int) -> None:
     """A capsule dies. If nobody took what it holds, that is freed."""
     name = _name_of(capsule)
     if name is not None:
-        struct = _KINDS[name].from_address(_pointer(capsule, name))
-        _lent.pop(struct.context, None)
+        _delete(_KINDS[name], _pointer(capsule, name))
 
 
 # What C calls, for as long as the process lives. Deleters are called from any thread.
 _DELETER: Callable[[Any], Any] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_DELETERS = {_Plain: _DELETER(_delete_plain), _Versioned: _DELETER(_delete_versioned)}
+_DELETERS = {kind: _DELETER(functools.partial(_delete, kind)) for kind in _KINDS.values()}
 _DROP_CAPSULE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule)
 
 

@@ -16,8 +16,10 @@ from tinygrad.engine.realize import capturing
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.generator import POSITION_LIMIT, SEED_LIMIT, Generator, bits_from
 from tinygrad.tensor.looks import Look, look_at, look_of_number, stand_in
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.origin import user_line
-from tinygrad.tensor.promise import Bound, Expression, Promise, Template, recording, write_down
+from tinygrad.tensor.promise import Expression, Promise, Template, write_down
+from tinygrad.tensor.version import Bound
 from tinygrad.uop.infer import most, settled
 from tinygrad.uop.node import UOp
 

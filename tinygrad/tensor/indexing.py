@@ -22,7 +22,7 @@ from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.core import Core
-from tinygrad.tensor.creation import ARRAY
+from tinygrad.tensor.creation import ARRAY, LISTS
 from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.promise import Promise
@@ -39,9 +39,6 @@ MONOID_OF = {
     "amax": "max",
     "max": "max",
 }
-
-LISTS = (list, tuple, range)
-"""Python's sequences of indices."""
 
 
 @dataclass

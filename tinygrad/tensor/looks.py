@@ -11,7 +11,7 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.bases import MOVED
-from tinygrad.tensor.roots import is_of_list
+from tinygrad.tensor.roots import STORED, is_of_list
 from tinygrad.uop import Ops, UOp
 
 
@@ -68,7 +68,7 @@ def end_below(node: UOp) -> UOp:
 
 def _is_storage(node: UOp) -> bool:
     """Whether this is storage, or a list that will be."""
-    return node.op in _STORAGE or is_of_list(node)
+    return node.op in STORED or is_of_list(node)
 
 
 def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -76,7 +76,6 @@ def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple([(0, end - begin) for begin, end in box])
 
 
-_STORAGE = (Ops.BUFFER, Ops.ASSIGN)
 _look = functools.lru_cache(4096, typed=True)(Look)
 
 

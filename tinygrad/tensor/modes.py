@@ -6,12 +6,46 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from tinygrad.base.endings import Ending
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import TRAINING
-from tinygrad.tensor.promise import recording
+
+
+class _Recording(threading.local):
+    """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
+    it runs an expression, of which all is part that others make. `writes`: a write may be promised;
+    it isn't where a step goes its long way. `training`: what `Tensor.train` said, if anything."""
+
+    on: bool = True
+    training: bool | None = None
+    inside: bool = False
+    writes: bool = True
+
+    @contextlib.contextmanager
+    def expression(self) -> Iterator[None]:
+        """A context in which an expression is run."""
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+    @contextlib.contextmanager
+    def written_down(self, followed: bool | None) -> Iterator[None]:
+        """A context in which writes have nodes, which gradients follow if they are `followed`; None
+        leaves that as it is."""
+        before = self.on, self.writes
+        self.on, self.writes = self.on if followed is None else followed, False
+        try:
+            yield
+        finally:
+            self.on, self.writes = before
+
+
+recording = _Recording()
 
 
 class Training:

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.storage import Buffer, latest, past_at
-from tinygrad.tensor.promise import Promise, Source, Version
+from tinygrad.tensor.promise import Promise, Source
 from tinygrad.tensor.roots import is_of_list
+from tinygrad.tensor.version import Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop import Ops, UOp
 

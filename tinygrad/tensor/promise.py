@@ -5,68 +5,26 @@ again, and no graph has to be built: the result holds a *promise*, which names a
 template and the template's inputs (other promises, or storage). Asking the tensor for its node
 builds the nodes of all promises below it, so code that knows nothing of promises is correct without
 any change. In a step that is like an earlier one nobody asks, and the promises are enough to
-recognise it (`tensor/again`).
-
-Storage in a promise means its contents at the time of the promise. A *version* is a BUFFER and an
-era; the era ends when the bytes are overwritten while the node stays the same, which is done if
-nobody else reads it."""
+recognise it (`tensor/again`)."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import attrgetter, or_
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import once
 from tinygrad.engine.aliases import bottom_of
-from tinygrad.engine.numbers import value_of
-from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
-from tinygrad.schedule.bases import beneath, stored_base
+from tinygrad.engine.storage import Buffer, bind, computed_from, learn
+from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.strides import repeats, steps_between
-from tinygrad.tensor.looks import Look, chain_of, end_below, sizes_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
-
-MOST_DEEP = 200
-"""Promises that stand on each other; what is made of so many has a node at once."""
-
-
-class _Recording(threading.local):
-    """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
-    it runs an expression, of which all is part that others make. `writes`: a write may be promised;
-    it isn't where a step goes its long way. `training`: what `Tensor.train` said, if anything."""
-
-    on: bool = True
-    training: bool | None = None
-    inside: bool = False
-    writes: bool = True
-
-    @contextlib.contextmanager
-    def expression(self) -> Iterator[None]:
-        """A context in which an expression is run."""
-        before, self.inside = self.inside, True
-        try:
-            yield
-        finally:
-            self.inside = before
-
-    @contextlib.contextmanager
-    def written_down(self, followed: bool | None) -> Iterator[None]:
-        """A context in which writes have nodes, which gradients follow if they are `followed`; None
-        leaves that as it is."""
-        before = self.on, self.writes
-        self.on, self.writes = self.on if followed is None else followed, False
-        try:
-            yield
-        finally:
-            self.on, self.writes = before
-
-
-recording = _Recording()
+from tinygrad.tensor.looks import Look, chain_of, end_below
+from tinygrad.tensor.roots import equals_known
+from tinygrad.tensor.version import Bound, Version
+from tinygrad.uop import Ops, UOp
 
 
 class Template:
@@ -88,7 +46,6 @@ class Template:
                 shape = node.shape if node.has_shape else None
                 self.steps.append((node.op, node.dtype, places, node.arg, shape))
         self.places = [at[root] for root in roots]
-        self.whole: list[bool] | None = None  # of each root, once asked for, `Promise.is_whole`
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
@@ -110,147 +67,13 @@ class Template:
             made.append(node)
         return [made[place] for place in self.places]
 
-
-def _is_stored_alone(node: UOp) -> bool:
-    """Whether what must be stored for a node is what it is a view of, each element once."""
-    bottom = end_below(node)
-    return stored_base(node) is bottom and not repeats(node, bottom)
-
-
-class Version:
-    """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
-    have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
-    the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
-    it. A look ends there: it doesn't say how the start is a view of storage, and a `row` does.
-    `silent`: the same under `no_grad`, where a start is none."""
-
-    __slots__ = (
-        *("view", "base", "era", "begins", "row"),
-        *("start", "is_start", "wants", "records", "look", "silent"),
-    )
-    depth = number = 0
-
-    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look, era: int) -> None:
-        self.view, self.base, self.look, self.era = view, base, look, era
-        self.begins = tuple([begin for box in boxes_of(view) for begin, _ in box.arg])
-        self.wants, self.records = tensor.requires_grad, recording.on
-        self.is_start = self.wants is True and self.records and not tensor._taped
-        self.start = tensor.serial if self.is_start else _start_below(view)
-        self.row = (look, None) if self.start is None else (look, *_order_of(view))
-        self.silent: Version | None = None
-
-    @property
-    def buffer(self) -> Buffer:
-        """Where it lies; of a constant, and of a list that isn't copied yet, NOTHING."""
-        storage = self.base.storage
-        return NOTHING if storage is None and self.base.op in (Ops.CONST, Ops.COPY) else storage
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the bytes were overwritten, or are to be."""
-        buffer = self.buffer
-        return buffer is None or buffer.era != self.era or self.base.newer is not None
-
-    @property
-    def node(self) -> UOp:
-        """The node to build on. Of bytes that were overwritten one that can't be read."""
-        view, buffer = self.view, self.buffer
-        last = last_eras.get(self.base, self.era) if buffer is None else buffer.era
-        if last != self.era:
-            gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
-            view = gone.moved_by(steps_between(view, self.base))
-        if not self.is_start or self.start is None:
-            return view
-        return view.detach(start_node(self.start))
-
-    def now(self, tensor: Any) -> Version | None:
-        """This, or the same in a later era; None if the tensor stands for something else now."""
-        view, base = self.view, self.base
-        if self.wants is True and recording.on is not self.records:
-            silent = self.silent
-            if silent is None or recording.on:
-                return None
-            self.silent = silent.now(tensor)
-            return self.silent
-        if (
-            view is not tensor._uop
-            or tensor.requires_grad is not self.wants
-            or view.known is not None
-            or base.known is not None
-            or base.newer is not None
-        ):
-            return None
-        buffer = base.storage
-        if buffer is None and (buffer := self.buffer) is None:
-            return None
-        if buffer.era == self.era:
-            return self
-        is_start = self.wants is True and self.records and not tensor._taped
-        is_same = is_start is self.is_start
-        era = buffer.era
-        later = self._in_era(era) if is_same else Version(tensor, view, base, self.look, era)
-        if tensor._source is self:  # else another thread, which can't run in between, has written
-            tensor._source = later
-        return later
-
-    def takes(self, other: Version) -> bool:
-        """Keeps the same under `no_grad`, if that is `other`; if this is, the other one does."""
-        if other.wants is True and other.records is not self.records:
-            if self.records:
-                self.silent = other
-                return True
-            other.silent = self
-        return False
-
-    def in_storage(self, base: UOp) -> Version:
-        """The same, of a copy that is in this storage now."""
-        there = self._in_era(self.era if base.storage is None else base.storage.era)
-        there.base = base
-        return there
-
-    def _in_era(self, era: int) -> Version:
-        """The same in a later era. (Copied field by field: each step asks for this once for most of
-        its tensors.)"""
-        later = object.__new__(Version)
-        later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
-        later.begins, later.row, later.start = self.begins, self.row, self.start
-        later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
-        later.silent = self.silent
-        return later
-
-
-def equals_known(node: UOp) -> bool:
-    """Whether an equal expression was computed before: who made this node did not."""
-    return node.known is not None or node.base.known is not None
-
-
-def start_node(serial: int) -> UOp:
-    """What stands in a graph for the tensor of this number as a start, in all its versions."""
-    return UOp(Ops.UNIQUE, arg=("start", serial))
-
-
-def is_start_of(node: UOp) -> bool:
-    """Whether a tensor as a start stands for itself here."""
-    return node.op is Ops.DETACH and len(node.src) > 1 and node.src[1].op is Ops.UNIQUE
-
-
-def _start_below(view: UOp) -> int | None:
-    """The number of the tensor that gradients by a view of storage go to."""
-    end = beneath(view, GroupOp.Movement)
-    return end.src[1].arg[1] if is_start_of(end) else None
-
-
-def _order_of(view: UOp) -> tuple[Any, ...]:
-    """How elements of storage are chosen and exchanged in a view; nothing if they lie in a row."""
-    steps = steps_between(view, bottom_of(view))
-    if all([step.op in (Ops.RESHAPE, Ops.DETACH) for step in steps]):
-        return ()
-    return tuple([(s.op, sizes_of(s.arg) if s.op is Ops.SHRINK else s.arg) for s in steps])
-
-
-def boxes_of(view: UOp) -> list[UOp]:
-    """The boxes through which a view shows storage."""
-    return [step for step in steps_between(view, bottom_of(view)) if step.op is Ops.SHRINK]
+    @once
+    def stored_alone(self) -> list[bool]:
+        """Of each root, whether what must be stored for it is what it is a view of, each element
+        once."""
+        ends = [end_below(root) for root in self.roots]
+        pairs = list(zip(self.roots, ends, strict=True))
+        return [stored_base(root) is end and not repeats(root, end) for root, end in pairs]
 
 
 class Expression:
@@ -354,10 +177,7 @@ class Promise:
     def is_whole(self) -> bool:
         """Whether everything that it shows is stored for it alone, so that views of it can use the
         same storage."""
-        template, number = self.expression.template, self.number
-        if template.whole is None:
-            template.whole = [_is_stored_alone(root) for root in template.roots]
-        return template.whole[number]
+        return self.expression.template.stored_alone[self.number]
 
     @property
     def shown(self) -> UOp:
@@ -411,20 +231,6 @@ class Written(Promise):
         """What the value says of gradients: where it says nothing they may go on through it."""
         is_silent = self.wants is None and dtypes.is_float(self.like.dtype)
         return None if is_silent else False
-
-
-class Bound:
-    """A variable and its value: a stream's seed, and where it was drawn from; or a constant that
-    changes. It has no storage and no end; the value is no part of lines, and is given to plans.
-    There is one of a node."""
-
-    __slots__ = ("node", "look", "value")
-    depth = number = 0
-    buffer = NOTHING
-
-    def __init__(self, node: UOp, look: Look) -> None:
-        self.node, self.look = node, look
-        self.value = value_of(node) if node.op is Ops.CONST else node.val
 
 
 Source = Version | Promise | Bound
@@ -488,7 +294,7 @@ def _tell(promise: Promise, node: UOp) -> None:
 
 
 def holes_of(looks: Iterable[Look], seen: Iterable[Source | UOp]) -> list[UOp]:
-    """What a template is made over, of tensors that look so."""
+    """What a template is made over: the nodes of tensors that look so, or of what they stand on."""
     holes: list[UOp] = []
     for look, each in zip(looks, seen, strict=True):
         node = each if isinstance(each, UOp) else each.node

@@ -83,10 +83,9 @@ class Random(Order):
         default_generator.manual_seed(seed)
 
     @classmethod
-    def _of_bits(
-        cls, shape: tuple[Any, ...], device: str, more: dict[str, Any], rule: Rule, *args: Any
-    ) -> Self:
+    def _of_bits(cls, name: str, sizes: Any, more: dict[str, Any], rule: Rule, *args: Any) -> Self:
         """What `rule` makes of 64 fresh random bits for each element, as uint64."""
+        shape, device = checked_shape(name, *sizes), cls._place(more.get("device"))
         wants = more.get("requires_grad")
         if 0 in shape:
             none = constant(0, dtypes.uint64, device, shape)
@@ -100,13 +99,7 @@ class Random(Order):
 
     @classmethod
     def random_bits(
-        cls,
-        key: Any = None,
-        counter: Self | None = None,
-        num: Any = None,
-        *,
-        device: Devices | None = None,
-        **more: Any,
+        cls, key: Any = None, counter: Self | None = None, num: Any = None, **more: Any
     ) -> Self:
         """`num` random uint32: those that belong to a key and a counter, tensors of two uint32, or
         from the stream: `random_bits(num)`.
@@ -116,8 +109,8 @@ class Random(Order):
         """
         if counter is not None:
             return cls._bits_of(key, counter, num)
-        sizes = checked_shape("random_bits", key if num is None else num)
-        return cls._of_bits(sizes, cls._place(device), more, UOp.cast, dtypes.uint32)
+        shape = key if num is None else num
+        return cls._of_bits("random_bits", (shape,), more, UOp.cast, dtypes.uint32)
 
     @classmethod
     def _bits_of(cls, key: Self, counter: Self, num: int) -> Self:
@@ -153,8 +146,7 @@ class Random(Order):
             return cls._complex.joined(*parts)
         if not dtypes.is_float(kind):
             raise DTypeError(f"{name}: {kind!r}; legal are floats; use randint for whole numbers")
-        sizes, device = checked_shape(name, *shape), cls._place(more.get("device"))
-        return cls._of_bits(sizes, device, more, rule, kind)
+        return cls._of_bits(name, shape, more, rule, kind)
 
     @classmethod
     def _changed(
@@ -207,8 +199,7 @@ class Random(Order):
                 f"randint: from {low} to {high} as {kind!r}, which holds {dtypes.min(kind)} to "
                 f"{dtypes.max(kind)}; give dtype= for more"
             )
-        sizes, device = checked_shape("randint", *shape), cls._place(more.get("device"))
-        return cls._of_bits(sizes, device, more, _whole, low, high, kind)
+        return cls._of_bits("randint", shape, more, _whole, low, high, kind)
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **more: Any) -> Self:
@@ -284,7 +275,7 @@ class Random(Order):
         >>> Tensor.zeros(2, 3).rand_like().shape
         (2, 3)
         """
-        return self._cut_alike(self.rand(*self.shape, **self._like(dtype, more)))
+        return self._like(self.rand, dtype, more)
 
     def randn_like(self, dtype: DTypeLike | None = None, **more: Any) -> Self:
         """`randn` with this one's shape, dtype and device.
@@ -292,11 +283,7 @@ class Random(Order):
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self._cut_alike(self.randn(*self.shape, **self._like(dtype, more)))
-
-    def _like(self, dtype: DTypeLike | None, more: dict[str, Any]) -> dict[str, Any]:
-        kind = dtype or self.dtype
-        return {"dtype": kind, "device": more.pop("device", None) or self.device, **more}
+        return self._like(self.randn, dtype, more)
 
     # ---- initial values of layers ----------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from tinygrad.schedule.bases import beneath
 from tinygrad.schedule.strides import is_plain_window, is_window, repeats, steps_between
 from tinygrad.uop import GroupOp, Ops, UOp
 
-VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
+STORED = (Ops.BUFFER, Ops.ASSIGN)  # versions of storage
+VIEWS = GroupOp.Movement.union(STORED)  # what may show a buffer's newest version
 WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
 
@@ -42,6 +43,11 @@ def settled(node: UOp, whole: bool = False) -> UOp:
         inner = settled(below)
         return node if inner is below else node.viewed(inner)
     return latest(node)
+
+
+def equals_known(node: UOp) -> bool:
+    """Whether an equal expression was computed before: who made this node did not."""
+    return node.known is not None or node.base.known is not None
 
 
 def copied_part(node: UOp) -> UOp | None:

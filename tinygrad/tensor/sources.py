@@ -18,19 +18,10 @@ from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, contiguous_base
 from tinygrad.tensor.looks import Look, look_at
-from tinygrad.tensor.promise import (
-    Bound,
-    Expression,
-    Promise,
-    Source,
-    Template,
-    Version,
-    Written,
-    equals_known,
-    is_start_of,
-    recording,
-)
-from tinygrad.tensor.roots import is_of_list
+from tinygrad.tensor.modes import recording
+from tinygrad.tensor.promise import Expression, Promise, Source, Template, Written
+from tinygrad.tensor.roots import equals_known, is_of_list
+from tinygrad.tensor.version import Bound, Version, is_start_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -63,10 +54,8 @@ def _version_of(tensor: Any, source: Version | None) -> Source | None:
         return source_of(tensor) if recording.writes and tensor._compute_now() else None
     if base.op is Ops.BUFFER:
         is_fit = buffer is not None and not (buffer.fixed or buffer.parts)
-    elif base.op is Ops.CONST:
+    elif base.op is Ops.CONST or is_of_list(base):  # which is stored once lines are made of it
         is_fit = not tensor.requires_grad
-    elif is_of_list(base):
-        is_fit = not tensor.requires_grad  # it will be stored once lines are made of it
     else:
         return _promised_again(tensor)
     is_fit &= not tensor._element

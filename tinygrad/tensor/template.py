@@ -30,25 +30,22 @@ from tinygrad.schedule.bases import MOVED
 from tinygrad.schedule.strides import is_window
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import (
-    MOST_DEEP,
-    Bound,
     Expression,
     Promise,
     Source,
     Template,
-    Version,
     Written,
-    equals_known,
     holes_of,
-    recording,
     shadow,
     write_down,
 )
-from tinygrad.tensor.roots import end_of_views
+from tinygrad.tensor.roots import end_of_views, equals_known
 from tinygrad.tensor.sources import fetch, source_of
 from tinygrad.tensor.varying import MARKER, VARYING, leaf_of, marked, opened, varies
+from tinygrad.tensor.version import Bound, Version
 from tinygrad.uop import Ops, UOp
 
 C = TypeVar("C", bound=Core)
@@ -58,6 +55,7 @@ See = Callable[[Any, list[Any]], Hashable]
 """How a tensor looks; what stands behind it goes to the list. None where more may matter."""
 
 MOST = 1024  # templates that are kept; the least recently used goes first
+MOST_DEEP = 200  # promises that stand on each other; what is made of so many has a node at once
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
 _SELECTING = _NUMBERS | {slice}
 _MADE = ("Self", "list[Self]", "tuple[Self, ...]", "tuple[Self, Self]", "tuple[Self, Self, Self]")
@@ -86,7 +84,14 @@ def movements(cls: type[C]) -> type[C]:
     return expressions(cls, moves=True)
 
 
-def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
+def constants(method: F) -> F:
+    """A method of a class that makes a tensor of numbers alone, made to remember its results."""
+    return expression(method, is_small=True, of_numbers=True)
+
+
+def expression(
+    method: F, is_small: bool = False, moves: bool = False, of_numbers: bool = False
+) -> F:
     """The method, made to remember its results for arguments that look alike."""
     see = _source_seen if is_small else _seen
 
@@ -105,7 +110,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             if len(tensors) > 1 and any([fetch(tensor) for tensor in tensors]):
                 seen = []
                 looks = looks_of(values, see, seen)
-        if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
+        is_one = moves and list(map(type, seen)) == [Version]
+        if not looks or not (seen or of_numbers) or is_one:
             return method(*given, **named)
         names = tuple(named)
         found = _remembered(method, names, surroundings_now(), *looks)
@@ -137,28 +143,9 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
 
     made: Any = remembered
     made.is_small = is_small
-    made.remember = functools.partial(expression, is_small=is_small, moves=moves)
+    how = {"is_small": is_small, "moves": moves, "of_numbers": of_numbers}
+    made.remember = functools.partial(expression, **how)
     return made  # type: ignore[no-any-return]
-
-
-def constants(method: F) -> F:
-    """A method of a class that makes a tensor of numbers alone, made to remember its results."""
-
-    @functools.wraps(method)
-    def remembered(cls: Any, *given: Any, **named: Any) -> Any:
-        values = (*given, *named.values())
-        is_told = all([type(value) in _NUMBERS for value in values])
-        looks = looks_of(values, _source_seen, []) if is_told else None
-        found = None
-        if looks and not (recording.inside or capturing()):
-            found = _remembered(method, tuple(named), surroundings_now(), cls, *looks)
-        if found is None:
-            return method(cls, *given, **named)
-        promises = _promised(found, [])
-        assert not SPEC or _is_right(promises, found, method, tuple(named), (cls, *values), [])
-        return found.outputs[0].promised(promises[0], ())
-
-    return remembered  # type: ignore[return-value]
 
 
 def _is_of_storage(of: Any, *numbers: Any) -> bool:
@@ -202,7 +189,7 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
             value = see(value, seen)
             if value is None:
                 return None
-        elif kind in _NUMBERS or isinstance(value, float):  # as NumPy's float64
+        elif kind in _NUMBERS or kind is type or isinstance(value, float):  # as NumPy's float64
             if isinstance(value, float) and value == 0 and math.copysign(1.0, value) < 0:
                 return None  # equal to 0.0, but another number
         elif kind is not tuple or not all([type(n) is int for n in value]):

@@ -24,7 +24,7 @@ from tinygrad.tensor.again import compute
 from tinygrad.tensor.core import owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.long_tail.in_place import InPlace
-from tinygrad.tensor.promise import recording
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.shapes import axis_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import Recent
 from tinygrad.tensor.looks import Look, look_of_any
-from tinygrad.tensor.promise import Bound
+from tinygrad.tensor.version import Bound
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

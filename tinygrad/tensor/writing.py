@@ -50,8 +50,10 @@ from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
-from tinygrad.tensor.promise import Promise, Version, Written, recording
+from tinygrad.tensor.modes import recording
+from tinygrad.tensor.promise import Promise, Written
 from tinygrad.tensor.roots import (
+    STORED,
     computed_part,
     copied_part,
     has_no_sources,
@@ -61,9 +63,9 @@ from tinygrad.tensor.roots import (
 )
 from tinygrad.tensor.shapes import check_number
 from tinygrad.tensor.sources import numbers_of, source_of
+from tinygrad.tensor.version import Version
 from tinygrad.uop import GroupOp, Ops, UOp
 
-STORED = (Ops.BUFFER, Ops.ASSIGN)
 LARGEST_AT_ONCE = 1 << 10  # bytes of what a number is written to without a graph
 
 

@@ -147,12 +147,11 @@ def log2(x: UOp) -> UOp:
     """The logarithm to base 2, exact at powers of two."""
     form = FORMATS[x.dtype]
     exponent, reduced = _split(x, form)
+    above = reduced + -1.0
     if form.log2_by_quotient:
-        above = reduced + -1.0
         s = above / (reduced + 1.0)
         found = fma(s, polynomial(s * s, form.log2), exponent)
     else:
-        above = reduced + -1.0
         found = fma(above, polynomial(above, form.log2), exponent)
     zero, infinity = x.const_like(0.0), x.const_like(math.inf)
     outside = x.eq(zero).where(x.const_like(-math.inf), math.nan)
