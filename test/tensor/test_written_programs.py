@@ -193,3 +193,27 @@ def test_gradients_pass_what_is_made_of_a_part_that_was_computed_alone():
                 row.numpy()
             (row * row).sum().backward()
             assert x.grad.tolist() == [[2.0, 4.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_whole_sees_what_is_written_to_a_view_that_was_computed_alone(view):
+    for _ in range(3):  # the first time by the graph
+        whole = Tensor(np.ones((2, 4), np.float32)) * 2
+        whole.zero_()
+        whole.add_(Tensor(np.full((2, 4), 2.0, np.float32)))
+        part = view(whole)
+        part.realize()
+        part.mul_(2)
+        np.testing.assert_array_equal(part.numpy(), view(whole.numpy()))
+        assert (part.numpy() == 4).all()
+
+
+def test_a_diagonal_of_a_part_that_was_computed_alone_is_a_view_of_the_whole():
+    for _ in range(3):
+        whole = Tensor(np.arange(16, dtype=np.float32).reshape(4, 4)) * 2
+        windows = whole.unfold(1, 2, 2)
+        _ = windows.permute(1, 0, 2).realize(), windows.realize()
+        diagonal = windows.diagonal(1, 0, 2)
+        assert diagonal.tolist() == [[2], [6]]
+        whole[0] = 1
+        assert diagonal.tolist() == [[1], [1]]

@@ -314,8 +314,7 @@ class _Asked:
         # nodes that were made of promises hear where these were computed, and tensors that their
         # storage was written
         for promise in self.promises:
-            if promise.expression.nodes is not None:
-                _ = promise.node
+            promise.tell()
         for tensor, source in self.rewritten:
             tensor._uop, tensor._source = source.place.view, source.before
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv, plain, prod
-from tinygrad.engine.aliases import Pair, diagonal_of
+from tinygrad.engine.aliases import Pair, bottom_of, diagonal_of
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.in_parts import concatenated
 from tinygrad.schedule.strides import is_window
@@ -332,7 +332,9 @@ class Pieces(Movement):
         found, axes, starts = self._diagonal(offset, dim1, dim2)
         whole = self._seen
         bottom = tape_end(whole, end_of_views(whole))
-        if not is_concrete(whole) or 0 in found.shape or is_window(found._held, bottom):
+        view = found._seen
+        is_view = bottom_of(view, bottom) is bottom and is_window(view, bottom)
+        if is_view or not is_concrete(whole) or 0 in found.shape:
             return found
         node = diagonal_of(whole, bottom, axes, starts, found.shape[-1])  # (.., element.., n)
         order = (*range(found.ndim - 1), node.ndim - 1, *range(found.ndim - 1, node.ndim - 1))

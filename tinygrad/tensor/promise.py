@@ -96,11 +96,12 @@ _depth = attrgetter("depth")
 class Promise:
     """An output of an expression, maybe a view of what another promises. Once it is computed the
     `buffer` of what is `stored` has its stored base. `equal`: another that has the same value, in
-    the same place. `error`: why its node could not be made when all were asked for theirs."""
+    the same place. `error`: why its node could not be made when all were asked for theirs.
+    `again_for`: a node whose value this promises once more."""
 
     __slots__ = (
         *("expression", "number", "look", "wants", "depth", "buffer", "equal", "error"),
-        *("_of", "_base"),
+        *("again_for", "_of", "_base"),
         "__weakref__",
     )
 
@@ -118,6 +119,7 @@ class Promise:
         self.buffer: Buffer | None = None
         self.equal: Promise | None = None
         self.error: Exception | None = None
+        self.again_for: weakref.ref[UOp] | None = None
         self._base: UOp | None = None
 
     @property
@@ -151,6 +153,14 @@ class Promise:
         node = self.expression.nodes[self.number]
         _tell(self, node)
         return node
+
+    def tell(self) -> None:
+        """Tells the node that was made of it, or that it was made again for, where it was
+        computed."""
+        if self.expression.nodes is not None:
+            _ = self.node
+        elif self.again_for is not None and (node := self.again_for()) is not None:
+            _tell(self, node)
 
     @property
     def computed_end(self) -> UOp | None:

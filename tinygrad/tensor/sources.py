@@ -156,6 +156,7 @@ def _of_sources(node: UOp, made: dict[UOp, Promise | None]) -> Promise | None:
         expression = Expression(before.template, sources, before.origin)
         of: Any = None if before.views is None else sources[before.views]
         promise = Promise(expression, before.number, before.look, before.wants, of)
+        promise.again_for = weakref.ref(node)
         node.before = before._replace(now=weakref.ref(promise))
     return None if promise.is_computed else promise
 
