@@ -119,9 +119,12 @@ def _has_leaf(family: list[Any]) -> bool:
 
 
 def _is_lone(tensor: Core) -> bool:
-    """Whether this is only promised, is no view, and has no views."""
-    it = tensor._source
-    return type(it) is Promise and it.stored is it and not (it.is_computed or tensor._kin)
+    """Whether this is only promised, is no view, and has no views any more."""
+    it, kin = tensor._source, tensor._kin
+    if type(it) is not Promise or it.stored is not it or it.is_computed:
+        return False
+    was_seen = kin is not None and (kin.recorded or kin.root is not None)
+    return not was_seen and len(tensor._members()) == 1
 
 
 def _is_all(place: Version) -> bool:
