@@ -82,9 +82,9 @@ def clip_grads_with_norm_(
 
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
-    for _, grad in moved:
-        with Tensor.no_grad():
-            grad.mul_(scale.to(grad.device).cast(grad.dtype))
+    with Tensor.no_grad():
+        for _, grad in moved:
+            grad.copy_(grad * scale.to(grad.device).cast(grad.dtype))
 
 
 def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
@@ -109,9 +109,9 @@ def clip_grad_value_(params: Tensor | Iterable[Tensor], clip_value: float) -> No
     >>> x.grad.tolist()
     [6.0, -7.0]
     """
-    for _, grad in with_gradients(_several("clip_grad_value_", params)):
-        with Tensor.no_grad():
-            grad.clamp_(-clip_value, clip_value)
+    with Tensor.no_grad():
+        for _, grad in with_gradients(_several("clip_grad_value_", params)):
+            grad.copy_(grad.clamp(-clip_value, clip_value))
 
 
 def _several(who: str, given: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -242,9 +242,9 @@ class GradScaler:
             return
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
-        for param, grad in with_gradients(optimizer.params):
-            kind = compute_dtype(grad.dtype)
-            with Tensor.no_grad():
+        with Tensor.no_grad():
+            for param, grad in with_gradients(optimizer.params):
+                kind = compute_dtype(grad.dtype)
                 value = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
                 # halves would lose what is small
                 param._grad = value if kind is not grad.dtype else grad.copy_(value)
