@@ -4,8 +4,10 @@ program is run three times, so that plain statements are also done as they are r
 
     python test/fuzz_slopes.py --minutes 5 --seed 1
     python test/fuzz_slopes.py --silent --minutes 5 --seed 1
+    python test/fuzz_slopes.py --captured --minutes 5 --seed 1
 
-Silent: the leaves say nothing of gradients (`requires_grad` None), which may be refused.
+Silent: the leaves say nothing of gradients (`requires_grad` None), which may be refused. Captured:
+a program is a step of TinyJit, which may refuse it, and is called with leaves of other values.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import numpy as np
 import torch
 from fuzz_loop import look_for_finds
 
-from tinygrad import Tensor
-from tinygrad.base.errors import TinygradError
+from tinygrad import Tensor, TinyJit
+from tinygrad.base.errors import JitError, TinygradError
 
 SHAPES = ((6,), (3, 4), (2, 3, 4), (4, 4), (1, 4), (4, 1, 3), (0, 3), (), (2, 2))
 RUNS, NEAR = 3, {"rtol": 1e-6, "atol": 1e-6}
+SCALES = (1.0, 0.5, -1.0, 2.0, 0.25)  # of the leaves, call by call
 ONE = (
     lambda t: t.sin(),
     lambda t: t.tanh(),
@@ -179,6 +182,55 @@ def check(seed: int, says: bool | None = True) -> str | None:
     return None
 
 
+def check_captured(seed: int) -> str | None:
+    """What differs in a step whose leaves are made inside, or are state that it writes; half of
+    them say nothing of gradients."""
+    program = Program(seed)
+    says, is_inside = (True, None)[seed % 4 // 2], seed % 2 == 0
+    try:
+        wanted = [_scaled(program, scale) for scale in SCALES]
+    except RuntimeError:  # as above
+        return None
+    state = [Tensor(start, requires_grad=says).realize() for start in program.starts]
+
+    @TinyJit
+    def step(*given: Tensor) -> list[Tensor]:
+        leaves = [Tensor.requires_grad_(x + 0) if says else x * 1 for x in given]
+        if not is_inside:
+            leaves = state
+            with Tensor.no_grad():
+                for leaf, x in zip(state, given, strict=True):
+                    leaf.assign(x)
+        values = [leaf * 2 for leaf in leaves]
+        for line in program.lines:
+            line(values, Tensor)
+        return [*values, *total_of(values).gradient(*leaves, materialize_grads=True)]
+
+    for call, (scale, right) in enumerate(zip(SCALES, wanted, strict=True)):
+        try:
+            given = [Tensor(np.asarray(start * scale)) for start in program.starts]
+            found = step(*[each.realize() for each in given])
+        except TinygradError as error:
+            refused = isinstance(error, JitError) or REFUSED in str(error)
+            refused |= says is None and FORGOTTEN in str(error)
+            return None if refused else f"call {call}: {error}"
+        for place, (ours, want) in enumerate(zip(found, right, strict=True)):
+            if not np.allclose(ours.numpy(), want, **NEAR, equal_nan=True):
+                return f"call {call}: result {place} is {ours.numpy()}, not {want}"
+    return None
+
+
+def _scaled(program: Program, scale: float) -> list[Any]:
+    """PyTorch's values and gradients of leaves that are scaled."""
+    leaves = [torch.tensor(start * scale, requires_grad=True) for start in program.starts]
+    pool = [leaf * 2 for leaf in leaves]
+    for line in program.lines:
+        line(pool, torch.tensor)
+    slopes = torch.autograd.grad(total_of(pool), leaves, allow_unused=True)
+    there = zip(slopes, leaves, strict=True)
+    return [_array(t, t) for t in pool] + [_array(slope, leaf) for slope, leaf in there]
+
+
 def _array(tensor: Any, like: Any) -> Any:
     return np.zeros(like.shape) if tensor is None else (tensor.detach() + torch.zeros(())).numpy()
 
@@ -186,9 +238,14 @@ def _array(tensor: Any, like: Any) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--silent", action="store_true")
-    finds = look_for_finds(
-        parser, lambda options: lambda seed: check(seed, None if options.silent else True)
-    )
+    parser.add_argument("--captured", action="store_true")
+
+    def checking(options: argparse.Namespace) -> Callable[[int], str | None]:
+        if options.captured:
+            return check_captured
+        return lambda seed: check(seed, None if options.silent else True)
+
+    finds = look_for_finds(parser, checking)
     sys.exit(finds > 0)
 
 

@@ -16,6 +16,7 @@ from fuzz_lines import derivative_program
 from fuzz_methods import TABLE, Call, Draw, drawn, wrong
 from fuzz_silent import verdict
 from fuzz_slopes import check as check_slopes
+from fuzz_slopes import check_captured
 from fuzz_steps import check as check_steps
 from silent_calls import CALLS
 from tensor_reference import evaluate
@@ -295,6 +296,12 @@ def test_writes_that_gradients_follow_are_pytorchs(seed):
 def test_writes_to_what_says_nothing_are_pytorchs_or_refused(seed):
     """`python test/fuzz_slopes.py --silent --minutes 10` draws many more."""
     assert check_slopes(seed, None) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_writes_in_captured_steps_are_pytorchs_or_refused(seed):
+    """`python test/fuzz_slopes.py --captured --minutes 10` draws many more."""
+    assert check_captured(seed) is None
 
 
 @pytest.mark.slow

@@ -93,6 +93,8 @@ def test_containers(legacy):
             "optimizer": optimizer.state_dict(),
             "more": [1, -2.5, "née", None, True, b"\x00\xff", (1, 2), {3}, 1 << 70],
             "counts": collections.Counter("aab"),
+            "sums": collections.defaultdict(int, a=2),
+            "kinds": collections.defaultdict(str, a="b"),
             5: torch.Size([1, 2]),
         },
         legacy,

@@ -484,6 +484,17 @@ def test_instance_norm_that_keeps_averages(device):
     check(ours, theirs.eval(), (2, 3, 4, 5))
 
 
+@pytest.mark.parametrize("name", ["InstanceNorm1d", "InstanceNorm2d", "LazyInstanceNorm3d"])
+@pytest.mark.parametrize("options", [{}, {"affine": True}, {"track_running_stats": True}])
+def test_an_instance_norm_learns_what_pytorchs_of_its_name_learns(name, options):
+    first = () if "Lazy" in name else (3,)
+    layer, module = (getattr(lib, name)(*first, **options) for lib in (nn, torch.nn))
+    if "Lazy" in name:
+        x = np.ones((2, 3, 2, 2, 2), np.float32)
+        layer(Tensor(x)), module(torch.tensor(x))
+    assert set(nn.state.get_state_dict(layer)) == set(module.state_dict())
+
+
 @pytest.mark.parametrize("layer", ["AlphaDropout", "FeatureAlphaDropout", "RReLU"])
 def test_layers_of_chance(layer):
     x = Tensor([[[-1.0, 2.0], [3.0, -4.0]]])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tinygrad import Tensor, TinyJit, nn
 from tinygrad.base.errors import ArgumentError, JitError, ShapeError
@@ -22,8 +23,9 @@ def test_becomes_the_layer(name):
     layer, x = getattr(nn, name)(*options), Tensor.rand(*shape)
     first = layer(x)
     assert type(layer) is type(kind(3, *options))
-    wanted = getattr(nn, name.removeprefix("Lazy"))(3, *options)
-    names = {n: t.shape for n, t in nn.state.get_state_dict(wanted).items()}
+    wanted = getattr(torch.nn, name)(*options)
+    wanted(torch.ones(shape))
+    names = {n: tuple(t.shape) for n, t in wanted.state_dict().items()}
     assert {n: t.shape for n, t in nn.state.get_state_dict(layer).items()} == names
     np.testing.assert_allclose(layer(x).numpy(), first.numpy(), atol=1e-6)
 

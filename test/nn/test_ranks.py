@@ -35,10 +35,7 @@ LAYERS = {
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_image_without_a_batch(name, axes):
-    more = {"affine": True} if name == "InstanceNorm" else {}
-    layer, module = (
-        getattr(lib, f"{name}{axes}d")(*LAYERS[name], **more) for lib in (nn, torch.nn)
-    )
+    layer, module = (getattr(lib, f"{name}{axes}d")(*LAYERS[name]) for lib in (nn, torch.nn))
     load_state_dict(layer, {k: Tensor(v.numpy()) for k, v in module.state_dict().items()})
     values = np.abs(array(3, *SIZES[:axes]))
     x, other = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
@@ -80,7 +77,7 @@ def test_functions_of_an_image_without_a_batch(name, shapes, options):
 
 def test_an_instance_norm_without_a_batch_keeps_averages():
     layer = nn.InstanceNorm2d(3, track_running_stats=True)
-    module = torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True)
+    module = torch.nn.InstanceNorm2d(3, track_running_stats=True)
     x = array(3, 4, 5)
     with Tensor.train():
         layer(Tensor(x))

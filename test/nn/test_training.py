@@ -9,7 +9,7 @@ import torch
 
 from tinygrad import Tensor, TinyJit
 from tinygrad.base.errors import ArgumentError, JitError
-from tinygrad.nn import optim
+from tinygrad.nn import optim, utils
 
 
 @pytest.fixture(autouse=True)
@@ -159,9 +159,8 @@ def test_the_first_step_of_asgd_has_the_rate_that_a_schedule_set(schedule):
     np.testing.assert_allclose(found(optim, optim, Tensor([1.0, 2.0])), wanted, 1e-5)
 
 
-@pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("scaled", [True, False])
-def test_a_plain_step_refuses_the_gradient_that_no_replay_makes(to_none, scaled):
+def test_a_plain_step_refuses_the_gradient_that_no_replay_makes(scaled):
     """It may be an expression of the weights alone, whose value in the capture isn't that now; and
     the weights stay as they are."""
     weight = Tensor([1.0, 2.0])
@@ -169,7 +168,7 @@ def test_a_plain_step_refuses_the_gradient_that_no_replay_makes(to_none, scaled)
 
     @TinyJit
     def slopes(x):
-        optimizer.zero_grad(set_to_none=to_none)
+        optimizer.zero_grad()
         return (weight * weight * (x if scaled else 1.0)).sum().backward()
 
     for call in range(4):
@@ -180,6 +179,21 @@ def test_a_plain_step_refuses_the_gradient_that_no_replay_makes(to_none, scaled)
     with pytest.raises(ArgumentError, match="SGD.step: parameter 0: .* no replay makes it"):
         optimizer.step()
     assert weight.tolist() == [0.0625, 0.125]
+
+
+def test_replays_set_a_gradient_to_zeros_and_add_to_it():
+    weight = Tensor([1.0, 2.0])
+    optimizer = optim.SGD([weight], lr=0.25)
+
+    @TinyJit
+    def slopes(x):
+        optimizer.zero_grad(set_to_none=False)
+        return (weight * weight * x).sum().backward()
+
+    for call in range(5):
+        slopes(Tensor([3.0 + call]).realize())
+        assert weight.grad.tolist() == [2 * w * (3.0 + call) for w in weight.tolist()]
+        optimizer.step() if call % 2 else weight.assign(weight.detach() * 0.5).realize()
 
 
 def test_what_a_step_makes_of_its_state_and_keeps_to_itself_is_not_that_of_a_replay():
@@ -226,3 +240,88 @@ def test_a_replay_refuses_other_options_of_an_optimizer_in_a_group():
     both.param_groups[1]["weight_decay"] = 0.5
     with pytest.raises(JitError, match="weight_decay .* is 0.5 now; the captured call read 0.0"):
         step()
+
+
+def flat_gradients(lib, array, optimizer, read):
+    """Parameters whose gradients are parts of one vector."""
+    ws = [array([1.0, 2.0], True), array([3.0], True)]
+    flat, mover = array([0.0, 0.0, 0.0]), optimizer(ws)
+    ws[0].grad, ws[1].grad = flat[:2], flat[2:]
+    for turn in range(3):
+        for _ in range(2):
+            ((ws[0] * ws[0]).sum() * ws[1].sum()).backward()
+        read(flat)
+        with lib.no_grad():
+            flat *= 0.5
+        mover.step()
+        read(*ws)
+        mover.zero_grad(set_to_none=turn == 2)
+        read(flat)
+
+
+def held_gradients(lib, array, optimizer, read):
+    """One of them is held, has a view, and is another tensor's gradient, too."""
+    w, other = array([1.0, 2.0], True), array([3.0, 4.0], True)
+    for turn in range(3):
+        (w * other).sum().backward()
+        held, part = w.grad, w.grad[:1]
+        if turn == 1:
+            read(held)
+        (w * w).sum().backward()
+        other.grad = held
+        (other * 3).sum().backward()
+        read(held, part, w.grad, other.grad)
+        assert (w.grad is held) and (other.grad is held)
+        optimizer([w, other]).zero_grad(set_to_none=turn == 2)
+        read(held, part)
+        w.grad = other.grad = None
+
+
+@pytest.mark.parametrize("program", [flat_gradients, held_gradients])
+def test_gradients_add_up_where_they_are(program):
+    seen = [], []
+    program(
+        Tensor,
+        lambda values, wants=False: Tensor(values, requires_grad=wants).realize(),
+        lambda params: optim.SGD(params, lr=0.125),
+        lambda *tensors: seen[0].extend(t.tolist() for t in tensors),
+    )
+    program(
+        torch,
+        lambda values, wants=False: torch.tensor(values, requires_grad=wants),
+        lambda params: torch.optim.SGD(params, lr=0.125),
+        lambda *tensors: seen[1].extend(t.tolist() for t in tensors),
+    )
+    assert seen[0] == seen[1]
+
+
+def test_a_captured_step_adds_to_a_gradient_that_is_part_of_a_vector():
+    w, flat = Tensor([1.0, 2.0], requires_grad=True).realize(), Tensor([0.0] * 3).realize()
+    w.grad = flat[:2]
+    step = TinyJit(lambda x: (w * x).sum().backward())
+    for count in range(1, 5):
+        step(Tensor([1.0, 2.0]).realize())
+        assert flat.tolist() == [count, 2 * count, 0]
+
+
+@pytest.mark.parametrize("name, limit", [("clip_grad_norm_", 5.0), ("clip_grad_value_", 2.5)])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_gradients_are_clipped_where_they_are(name, limit, turns):
+    w, flat = Tensor([1.0, 4.0], requires_grad=True), Tensor([0.0] * 3).realize()
+    other, theirs = torch.tensor([1.0, 4.0], requires_grad=True), torch.zeros(3)
+    w.grad, other.grad = flat[1:], theirs[1:]
+    for _ in range(turns):
+        (w * w).sum().backward()
+        (other * other).sum().backward()
+        getattr(utils, name)([w], limit)
+        getattr(torch.nn.utils, name)([other], limit)
+    np.testing.assert_allclose(flat.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+def test_gradients_are_unscaled_where_they_are():
+    w, flat = Tensor([1.0, 4.0], requires_grad=True), Tensor([0.0] * 3).realize()
+    optimizer, scaler = optim.SGD([w], lr=0.5), optim.GradScaler(init_scale=8.0)
+    w.grad = flat[1:]
+    scaler.scale((w * w).sum()).backward()
+    scaler.unscale_(optimizer)
+    assert flat.tolist() == [0.0, 2.0, 8.0]

@@ -1,5 +1,6 @@
-"""What a captured step does to `.grad` of tensors from before it. `.grad` is rebound, not
-overwritten, so replays have to rebind it as the step did, and find what the step found.
+"""What a captured step does to `.grad` of tensors from before it. What comes to a gradient is added
+where it lies, but the first is bound, so replays have to bind it as the step did, and find what the
+step found.
 
 Noted is for each tensor: whether the step read the gradient that it found (then a replay finds the
 present one there), whether it made the first one (then a replay must find none, or it would have to

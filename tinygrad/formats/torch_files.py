@@ -15,6 +15,7 @@ import math
 import struct
 import tarfile
 import zipfile
+from _compat_pickle import REVERSE_NAME_MAPPING
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -468,6 +469,9 @@ def _names() -> dict[str, Name]:
         names[path.replace("_core", "core")] = names[path]
     for path in [path for path in names if path.startswith("builtins.")]:
         names[path.replace("builtins", "__builtin__")] = names[path]
+    for now, before in REVERSE_NAME_MAPPING.items():  # int was long
+        if ".".join(now) in names:
+            names[".".join(before)] = names[".".join(now)]
     return names
 
 

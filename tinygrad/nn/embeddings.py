@@ -164,7 +164,8 @@ def _row(who: str, padding_idx: int, count: int) -> int:
 
 
 class Embedding:
-    """A table of vectors, looked up by number.
+    """A table of vectors, looked up by number. It begins uniform, by Glorot and Bengio, as
+    tinygrad's does; PyTorch's is normal (`init.normal_`).
 
     Args:
         vocab_size: how many vectors.

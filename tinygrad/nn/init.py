@@ -231,12 +231,12 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def _filled(tensor: Tensor, values: Tensor) -> Tensor:
-    """`tensor` with these values, in place if it was computed. DTypeError for random ones that it
-    can't hold."""
+    """`tensor` with these values, in place if it was computed or has views. DTypeError for random
+    ones that it can't hold."""
     if dtypes.is_float(values.dtype) and not dtypes.is_float(tensor.dtype):
         raise DTypeError(f"init: a tensor of {tensor.dtype!r}; legal are floats")
     values = values.cast(tensor.dtype).detach()
-    if tensor.uop.realized is None:
+    if tensor.uop.realized is None and len(tensor._members()) == 1:
         wanted = tensor.requires_grad
         tensor.replace(values.contiguous())
         tensor.requires_grad = wanted

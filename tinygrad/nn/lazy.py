@@ -8,6 +8,7 @@ is told so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from tinygrad.base.errors import JitError, ShapeError
@@ -31,6 +32,9 @@ from tinygrad.nn.norms import (
 )
 from tinygrad.nn.state import Unmade
 from tinygrad.tensor import Tensor
+
+# what PyTorch's lazy instance norms do, but not its others
+LEARNS = {"affine": True, "track_running_stats": True}
 
 
 class Lazy(Unmade):
@@ -57,14 +61,16 @@ class Lazy(Unmade):
         return self(x)
 
 
-def _lazy(layer: Callable[..., Any], axis: int, *example: str) -> Callable[..., Lazy]:
+def _lazy(layer: Callable[..., Any], axis: int, *example: str, **usual: Any) -> Callable[..., Lazy]:
     """What takes all arguments of `layer` but the first, which is the size of x along `axis`; an
-    example: these arguments, the shape of x, that of the result."""
+    example: these arguments, the shape of x, that of the result; and what has another default."""
     name = f"Lazy{layer.__name__}"
     options, given, result = example
 
     def made(*options: Any, **named: Any) -> Lazy:
-        return Lazy(name, lambda size: layer(size, *options, **named), axis)
+        told = {*list(signature(layer).parameters)[: 1 + len(options)], *named}
+        more = {option: value for option, value in usual.items() if option not in told}
+        return Lazy(name, lambda size: layer(size, *options, **named, **more), axis)
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = (
@@ -84,6 +90,6 @@ LazyConvTranspose3d = _lazy(ConvTranspose3d, -4, "8, 2", "1, 3, 2, 2, 2", "(1, 8
 LazyBatchNorm1d = _lazy(BatchNorm1d, 1, "", "4, 3", "(4, 3)")
 LazyBatchNorm2d = _lazy(BatchNorm2d, 1, "", "4, 3, 2, 2", "(4, 3, 2, 2)")
 LazyBatchNorm3d = _lazy(BatchNorm3d, 1, "", "4, 3, 2, 2, 2", "(4, 3, 2, 2, 2)")
-LazyInstanceNorm1d = _lazy(InstanceNorm1d, -2, "", "4, 3, 2", "(4, 3, 2)")
-LazyInstanceNorm2d = _lazy(InstanceNorm2d, -3, "", "4, 3, 2, 2", "(4, 3, 2, 2)")
-LazyInstanceNorm3d = _lazy(InstanceNorm3d, -4, "", "4, 3, 2, 2, 2", "(4, 3, 2, 2, 2)")
+LazyInstanceNorm1d = _lazy(InstanceNorm1d, -2, "", "4, 3, 2", "(4, 3, 2)", **LEARNS)
+LazyInstanceNorm2d = _lazy(InstanceNorm2d, -3, "", "4, 3, 2, 2", "(4, 3, 2, 2)", **LEARNS)
+LazyInstanceNorm3d = _lazy(InstanceNorm3d, -4, "", "4, 3, 2, 2, 2", "(4, 3, 2, 2, 2)", **LEARNS)

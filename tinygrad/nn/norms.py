@@ -157,7 +157,8 @@ class InstanceNorm:
     Args:
         num_features: channels of x, (N, num_features, *any).
         eps: added to the variance.
-        affine: whether to apply a learned scale and shift to each channel.
+        affine: whether to apply a learned scale and shift to each channel. None: by the class's
+            name; tinygrad's `InstanceNorm` does, PyTorch's `InstanceNorm1d` to `3d` don't.
         momentum: the weight of the newest batch in the averages.
         track_running_stats: whether to keep moving averages of the samples' statistics while
             `Tensor.training`, and to use them else.
@@ -169,12 +170,13 @@ class InstanceNorm:
 
     ranks: ClassVar[tuple[int, ...]] = ()
     """How many axes x may have, without N and with it; with it, any number, where it isn't said."""
+    is_affine: ClassVar[bool] = True
 
     def __init__(
         self,
         num_features: int,
         eps: float = 1e-5,
-        affine: bool = True,
+        affine: bool | None = None,
         momentum: float = 0.1,
         track_running_stats: bool = False,
         bias: bool = True,
@@ -183,7 +185,9 @@ class InstanceNorm:
         self.eps = eps
         self.momentum = momentum
         self.track_running_stats = track_running_stats
-        self.weight, self.bias = _scale_and_shift((num_features,), affine, bias)
+        self.weight, self.bias = _scale_and_shift(
+            (num_features,), self.is_affine if affine is None else affine, bias
+        )
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(num_features, requires_grad=False)
@@ -212,6 +216,7 @@ class InstanceNorm1d(InstanceNorm):
     """
 
     ranks = (2, 3)
+    is_affine = False
 
 
 class InstanceNorm2d(InstanceNorm):
@@ -222,6 +227,7 @@ class InstanceNorm2d(InstanceNorm):
     """
 
     ranks = (3, 4)
+    is_affine = False
 
 
 class InstanceNorm3d(InstanceNorm):
@@ -232,6 +238,7 @@ class InstanceNorm3d(InstanceNorm):
     """
 
     ranks = (4, 5)
+    is_affine = False
 
 
 class LayerNorm:

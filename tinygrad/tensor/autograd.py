@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from sys import getrefcount
 from typing import Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
@@ -20,6 +21,8 @@ from tinygrad.tensor.roots import VIEWS, settled
 from tinygrad.tensor.shapes import check_devices
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop import Ops, UOp
+
+ALONE = 2  # references to a gradient: the tensor's, and that of who asks
 
 
 def is_differentiable(dtype: DType) -> bool:
@@ -204,10 +207,10 @@ class Autograd(Pairs):
                 f"backward: the .grad of a tensor of shape {made.shape} was set to {self._grad!r}; "
                 "legal are None and a tensor of its shape"
             )
-        elif step is not None and self._grad.serial < step.start:
+        elif (step is not None and self._grad.serial < step.start) or _is_seen(self):
             there: Any = self._grad
-            with self.no_grad():  # where replays find it
-                there.assign(there + made)
+            with self.no_grad():  # where replays, and others, find it
+                there.add_(made)
         else:
             with self.no_grad():
                 self._grad = self._grad + made
@@ -223,7 +226,8 @@ class Autograd(Pairs):
         return self._uop if self._taped else self._held
 
     def backward(self, gradient: Self | None = None, retain_graph: bool = False) -> Self:
-        """Adds to `.grad` of each tensor that this depends on the derivative of this by it.
+        """Adds to `.grad` of each tensor that this depends on the derivative of this by it: in
+        place, if there is one, so views of it (parts of one vector of gradients) see the sum.
 
         Those are all that say requires_grad=True; if none does, all of floats that don't say
         requires_grad=False. ArgumentError where it would have to pass, to one of the latter, a
@@ -258,6 +262,11 @@ class Autograd(Pairs):
             self._check_past(self._expression, wanted + others)
         empty = [t for t in alive if t.requires_grad is True and 0 in t.shape and not t._taped]
         return wanted + [t for t in empty if not graph.nodes_of(t)]  # no graph has what is empty
+
+
+def _is_seen(tensor: Any) -> bool:
+    """Whether somebody else holds its gradient, or a view of the same."""
+    return getrefcount(tensor._grad) > ALONE or len(tensor._grad._members()) > 1
 
 
 class _Graph:

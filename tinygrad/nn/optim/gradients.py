@@ -82,8 +82,9 @@ def clip_grads_with_norm_(
 
 
 def _scale(moved: list[tuple[Tensor, Tensor]], scale: Tensor) -> None:
-    for param, grad in moved:
-        param._grad = grad * scale.to(grad.device).cast(grad.dtype)
+    with Tensor.no_grad():
+        for _, grad in moved:
+            grad.copy_(grad * scale.to(grad.device).cast(grad.dtype))
 
 
 def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
@@ -108,8 +109,9 @@ def clip_grad_value_(params: Tensor | Iterable[Tensor], clip_value: float) -> No
     >>> x.grad.tolist()
     [6.0, -7.0]
     """
-    for param, grad in with_gradients(_several("clip_grad_value_", params)):
-        param._grad = grad.clamp(-clip_value, clip_value)
+    with Tensor.no_grad():
+        for _, grad in with_gradients(_several("clip_grad_value_", params)):
+            grad.copy_(grad.clamp(-clip_value, clip_value))
 
 
 def _several(who: str, given: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -240,9 +242,12 @@ class GradScaler:
             return
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
-        for param, grad in with_gradients(optimizer.params):
-            kind = compute_dtype(grad.dtype)
-            param._grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+        with Tensor.no_grad():
+            for param, grad in with_gradients(optimizer.params):
+                kind = compute_dtype(grad.dtype)
+                value = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+                # halves would lose what is small
+                param._grad = value if kind is not grad.dtype else grad.copy_(value)
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:

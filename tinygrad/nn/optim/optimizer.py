@@ -119,7 +119,7 @@ class Stepper(ABC):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, so that the next `backward` starts from nothing; or sets them to
-        zeros.
+        zeros, in place.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -129,7 +129,11 @@ class Stepper(ABC):
         True
         """
         for param, grad in with_gradients(self.params):
-            param._grad = None if set_to_none else grad.zeros_like()
+            if set_to_none:
+                param._grad = None
+            else:
+                with Tensor.no_grad():
+                    grad.copy_(_nothing_like(grad))
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Updates the parameters, and everything that changes with them, and computes all of it
@@ -378,15 +382,20 @@ class Optimizer(Stepper):
 
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
-        theirs, and then moving one would move the other. Constructors end with it."""
+        theirs, and then moving one would move the other. Views of one tensor share it on purpose.
+        Constructors end with it."""
         self._check(**_numbered(vars(self)))
         tensors = [*self.params, *self.buffers, self.lr, *state]
-        taken = set()
+        views = [tensor for tensor in tensors if len(tensor._members()) > 1]
+        if views:
+            Tensor.realize(*views)
+        taken: dict[Any, Tensor] = {}
         for tensor in tensors:
             held = tensor.uop.realized
-            if held is None or held in taken:
+            first = taken.setdefault(held, tensor)
+            is_shared = all(member is not tensor for member in first._members())
+            if held is None or is_shared:
                 tensor.replace(own_copy(tensor))
-            taken.add(held)
         tensors[0].realize(*tensors[1:])
 
     # ---- a step ----------------------------------------------------------------------------------
@@ -745,3 +754,9 @@ def moved_along(param: Tensor, direction: Tensor, lr: Tensor, decay: float = 0.0
 def wide(dtype: DType) -> DType:
     """The dtype that steps are computed in: float32 at least."""
     return least_upper_dtype(dtype, dtypes.float32)
+
+
+@expression
+def _nothing_like(grad: Tensor) -> Tensor:
+    """Zeros as an expression, which a plain step knows again."""
+    return (grad.isnan() & False).cast(grad.dtype)

@@ -39,7 +39,8 @@ _LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionar
 
 @dataclass(eq=False, repr=False)
 class Scheduler(ABC):
-    """The base of schedules. Making one sets the rate of step 0; call `step` after each step.
+    """The base of schedules. Making one sets the rate of step 0; call `step` after each step. A
+    rate that is set by hand lasts until then (some of PyTorch's schedules go on from it).
 
     Args:
         optimizer: whose rate to set; of a group, each optimizer's by its own first rate.
