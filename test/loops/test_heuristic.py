@@ -215,6 +215,20 @@ def test_stores_beside_it_leave_a_window_its_tile():
     assert "window" in [step[0] for step in recipe]
 
 
+def test_windows_with_strides_are_kept_by_phases():
+    """So no tap picks every second lane. What few results need is read where it lies."""
+
+    def kept(size, stride, **how):
+        kernel = kernels.conv(2, 6, 28, 40, 6, groups=6, size=size, stride=stride, **how)
+        found = [step for step in schedule(kernel, kernels.WIDE)[1] if step[0] == "window"]
+        return [step[6:] for step in found]
+
+    assert kept(5, 2) == kept(4, 2) == [((("i3", 2),),)]
+    assert kept(7, 3) == [((("i3", 3),),)]
+    assert kept(5, 1) == [()]
+    assert kept(3, 2) == []
+
+
 def test_vectors_of_a_depthwise_convolution_lie_along_what_its_results_do():
     """Results of channels last have vectors of channels, whose weights are laid along them. A block
     of the image is filled as it is stored: an image that lies otherwise is turned in squares."""
