@@ -168,6 +168,16 @@ def test_attention(causal):
     check(K.attention(2, 100, 64, causal), large, expected, 1e-5, [(False, "llvm")])
 
 
+def test_copies_between_the_lanes_of_others_are_stored_one_after_the_other():
+    """A compiler then makes whole vectors of them."""
+    i, j = K.loop("i", 32), K.loop("j", 2, "UNROLL")
+    kernel = K.out((32, 2), K.read(1, (32, 2), i, j) * 2.0, i, j)
+    kernel = apply(kernel, [("split", "i", 8, "iv", "LOOP", "VECTOR")])
+    (phase,) = lower(kernel, Target("CPU", vector=32, registers=16)).phases
+    order = [node.op for node in phase.program if node.op in (Ops.LOAD, Ops.STORE)]
+    assert Ops.LOAD not in order[order.index(Ops.STORE) :]
+
+
 def test_transpose_goes_through_registers():
     x = K.normal(35, 50)
     check(K.transposed(50, 35), [x], x.T)

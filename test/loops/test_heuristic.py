@@ -215,6 +215,21 @@ def test_stores_beside_it_leave_a_window_its_tile():
     assert "window" in [step[0] for step in recipe]
 
 
+def test_windows_with_strides_are_kept_by_phases():
+    """So no tap picks every second lane. What few results need is read where it lies; and a fill by
+    phases from memory would see less of it ahead."""
+
+    def kept(size, stride, batch=2):
+        kernel = kernels.conv(batch, 6, 28, 40, 6, groups=6, size=size, stride=stride)
+        found = [step for step in schedule(kernel, kernels.WIDE)[1] if step[0] == "window"]
+        return [step[6:] for step in found]
+
+    assert kept(5, 2) == kept(4, 2) == [((("i3", 2),),)]
+    assert kept(7, 3) == [((("i3", 3),),)]
+    assert kept(5, 1) == kept(5, 2, batch=200) == [()]
+    assert kept(3, 2) == kept(4, 2, batch=200) == []
+
+
 def test_vectors_of_a_depthwise_convolution_lie_along_what_its_results_do():
     """Results of channels last have vectors of channels, whose weights are laid along them. A block
     of the image is filled as it is stored: an image that lies otherwise is turned in squares."""
@@ -349,6 +364,18 @@ def test_a_long_expression_reads_what_lies_across_from_a_transposed_block(machin
     assert not any(step[0] == "stage" for step in short)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: x.softmax(1), lambda x: x.log_softmax(1), lambda x: x - x.mean(1, keepdim=True)],
+)
+def test_short_rows_that_lie_side_by_side_are_written_out(make):
+    values = make(Tensor.empty(4, 3, 64, 64).realize())
+    (step,) = plan(structure_of([values.uop]).sink).steps
+    recipe = schedule(step.ast, kernels.NARROW)[1]
+    assert {("role", "i3", "UNROLL"), ("role", "k0", "UNROLL")} <= {*recipe}
+    assert ("split", "p1i", 8, "p1v", "UNROLL", "VECTOR") in recipe
+
+
 @pytest.mark.parametrize("machine", [kernels.WIDE, kernels.NARROW])
 def test_rows_that_lie_side_by_side_are_reduced_by_lanes(machine):
     """A square of results would be too long a text, or make the sums again for each block."""
@@ -367,7 +394,7 @@ def test_short_rows_whose_elements_cost_much_are_lanes(machine, size):
     (step,) = plan(structure_of([logs.layernorm().uop]).sink).steps
     scheduled, recipe = schedule(step.ast, machine)
     lanes = machine.lanes(4)
-    assert ("split", "i0", lanes, "i0v", "LOOP", "VECTOR") in recipe
+    assert ("split", "i0i", lanes, "i0v", "UNROLL", "VECTOR") in recipe
     assert {step[2] for step in recipe if step[0] == "role"} == {"UNROLL"}
     (phase,) = lower(scheduled, machine).phases
     assert phase.nest.count("filling row1") == 1

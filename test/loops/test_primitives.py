@@ -184,11 +184,16 @@ def test_a_window_is_kept_over_the_sum_of_two_loops_with_its_border():
         primitives.window(k, operand(k, 1), ("k0", "k1", "k2"), pairs, "w", "GLOBAL")
 
 
-def test_a_window_with_strides_leaves_nothing_out():
+def test_a_window_with_strides_leaves_nothing_out_and_may_be_kept_by_phases():
     k = kernels.conv(1, 2, 9, 21, 4, stride=2)
     pairs = (("i2", 2, "k1", 1), ("i3", 2, "k2", 1))
     after = primitives.window(k, operand(k, 0), ("k0", "i2", "i3"), pairs, "w")
     assert kernels.loops(after).startswith("w: w.k0:2, w.i2:11, w.i3:23\n")
+    same(k, after)
+    after = primitives.window(
+        k, operand(k, 0), ("k0", "i2", "i3"), pairs, "w", "LOCAL", (("i3", 2),)
+    )
+    assert kernels.loops(after).startswith("w: w.k0:2, w.i2:11, w.i3p:2, w.i3:12\n")
     same(k, after)
     apart = kernels.conv(1, 2, 9, 21, 4, stride=4)
     with pytest.raises(ArgumentError, match="or numbers are left out"):

@@ -50,7 +50,20 @@ ONE_KERNEL = {
     "movement": lambda: X.T.flip(0).reshape(64, 256).pad(((1, 1), (0, 0))),
     "a gather": lambda: X[Tensor([3, 1, 2]).realize()] * 2,
     "a variance": lambda: X.var(1),
+    "a softmax of few channels": lambda: data(4, 5, 64, 64).softmax(1),
+    "a mean of few channels": lambda: data(4, 3, 64, 64) - data(4, 3, 64, 64).mean(1, keepdim=True),
+    "the gradient of a pool of windows side by side": lambda: slope_of_a_pool(64),
 }
+
+
+def slope_of_a_pool(pixels: int) -> Tensor:
+    x = data(2, 8, pixels, pixels).requires_grad_()
+    half = pixels // 2
+    return x.max_pool2d(2).gradient(x, gradient=data(2, 8, half, half))[0]
+
+
+def test_rows_too_short_for_vectors_are_reduced_first() -> None:
+    check(2, slope_of_a_pool(30))
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)

@@ -54,6 +54,9 @@ class Put:
         self.apart = (*own, *around(memory))
         self.is_shared = evaluator.lanes.block.shares(memory)
         self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
+        # all are requested before any wait; and a compiler joins stores that follow each other
+        is_asked = self.is_shared and self.fetched is None
+        self.all_first = is_asked or _fill_gaps(own, stores)
         self.running: Running | None = None
         node = running_of([store.value for store in stores])
         if node is not None:
@@ -66,9 +69,10 @@ class Put:
         evaluator, running = self.evaluator, self.running
         if running is not None:
             running.state = list(values)
-        if self.is_shared and self.fetched is None:
-            for copies in evaluator.copies_of(self.apart, {}):  # all are requested before any wait
-                evaluator.evaluate(self.stores[0].value, copies)
+        if self.all_first:
+            for copies in evaluator.copies_of(self.apart, {}):
+                for store in self.stores:
+                    evaluator.evaluate(store.value, copies)
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
             if not evaluator.integers.is_out(self.copied, copies):
                 self._put(copies)
@@ -108,6 +112,17 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
     if memory.op is not Ops.STAGE or option(memory, "via") != "async":
         return None
     return copy_of(value)
+
+
+def _fill_gaps(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
+    """Whether unrolled copies are stored between the lanes of each other."""
+    for memory, offset, _ in stores:
+        terms = affine(offset)[0]
+        apart = [abs(step_in(terms, r) or 0) for r in own if role_of(r) == "VECTOR"]
+        copies = [abs(step_in(terms, r) or 0) for r in own if role_of(r) == "UNROLL"]
+        if memory.op is Ops.PARAM and any(0 < n < max(apart, default=0) for n in copies):
+            return True
+    return False
 
 
 def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:

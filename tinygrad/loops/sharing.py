@@ -252,6 +252,7 @@ def _adjacent_rows(draft: Draft, found: Candidate) -> UOp | None:
     block of them is transposed once, and the loops inside go through it along memory."""
     value, loop = found.value, found.loop
     fit = 2 * draft.lanes * size_of(loop) * 4 <= room(draft.target) and not draft.target.has_groups
+    fit = fit and size_of(loop) >= draft.lanes  # shorter ones stay in registers
     for read in reads_of(draft.below((value,))) if fit else ():
         for rows in draft.nest("store").loops[:-1]:
             apart = rows is not loop and (step(read, loop) or 0) > LONGEST_STEP

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.layout import element
 from tinygrad.loops.operands import at_path, check_unused, loop_named
 from tinygrad.loops.reads import reads_of, step
-from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.rebuild import read_where, replaced
 from tinygrad.loops.roles import is_plain_loop, name_of, size_of
-from tinygrad.simplify.affine import add, scale
+from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop import Ops, UOp
 
@@ -29,10 +30,12 @@ def window(
     pairs: Sequence[Pair],
     name: str,
     memory: str = "LOCAL",
+    phases: Sequence[tuple[str, int]] = (),
 ) -> UOp:
     """The value at `path` is staged over the loops `over`. A loop that is the position of a pair is
     replaced in the stage by a counter of the pair's sums (position plus tap), starting at the
-    least.
+    least. With ("i", 2) in `phases`, the even sums of a row are kept first, then the odd ones: what
+    neighbouring positions two apart read lies side by side.
 
     Requires: the conditions of `stage`; the value depends on the loops of a pair only by their sum,
     and every number up to the largest sum is a sum.
@@ -72,14 +75,32 @@ def window(
         if n not in counters:
             counters[n] = UOp.range(size_of(at[n]), f"{name}.{n}")
             inside = replaced(inside, {at[n]: counters[n]})
-    own = tuple(counters[n] for n in over)
+    own, where, counts = tuple[UOp, ...](), list[UOp](), dict(phases)
+    for n in over:
+        if n not in counts:
+            own, where = (*own, counters[n]), [*where, at[n]]
+            continue
+        inside, made = _by_phases(inside, counters[n], counts[n])
+        own, where = (*own, *made), [*where, modulo(at[n], counts[n]), divide(at[n], counts[n])]
     missing = sorted(name_of(r) for r in inside.ranges - set(own))
-    if len(own) < len(counters) or not all(map(is_plain_loop, own)) or set(own) - inside.ranges:
+    if len(over) < len(counters) or not all(map(is_plain_loop, own)) or set(own) - inside.ranges:
         raise ArgumentError(f"window {name!r}: {tuple(over)} are not loops that the value has")
     if missing and memory == "GLOBAL":
         raise ArgumentError(f"window {name!r}: GLOBAL, so all loops are its own; missing {missing}")
-    made = UOp(Ops.STAGE, value.dtype, (inside, *own), (name, memory, ()))
-    return replaced(kernel, {value: element(made, *(at[n] for n in over))})
+    stage = UOp(Ops.STAGE, value.dtype, (inside, *own), (name, memory, ()))
+    return replaced(kernel, {value: element(stage, *where)})
+
+
+def _by_phases(value: UOp, counter: UOp, count: int) -> tuple[UOp, tuple[UOp, UOp]]:
+    """`value` in terms of a counter's remainder and quotient by `count`, and these two; it reads
+    nothing beyond the counter's last number."""
+    size, name = size_of(counter), name_of(counter)
+    phase, place = UOp.range(count, f"{name}p"), UOp.range(ceildiv(size, count), name)
+    total = add(scale(place, count), phase)
+    value = replaced(value, {counter: total})
+    if size % count:
+        value = read_where(value, total.alu(Ops.CMPLT, number(size)), (phase, place))
+    return value, (phase, place)
 
 
 def pairs_of(

@@ -190,6 +190,23 @@ def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
 LONG_ROW = 16  # elements that are vectors by themselves
 
 
+def fold_index(
+    node: UOp, where: Index, counter: Callable[[int], str]
+) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
+    """For the element of a FOLD at `where`: the element of its source, the conditions under which
+    it exists, and the loops over taps, whose names `counter` gives for an axis."""
+    source, taps = list(where), list[UOp]()
+    conditions, loops = list[UOp](), list[UOp]()
+    for window in node.arg[0]:
+        axis = window[0]
+        found = fold_axis(where[axis], window, node.src[0].shape, counter(axis))
+        source[axis], tap, own, loop = found
+        taps.append(tap)
+        conditions += own
+        loops += loop
+    return (*source, *taps), conditions, tuple(loops)
+
+
 def fold_axis(
     at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
 ) -> tuple[UOp, UOp, list[UOp], list[UOp]]:

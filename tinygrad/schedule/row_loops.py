@@ -3,20 +3,27 @@ depend on come first. So each reduction is computed once, inside this kernel, an
 has read is still in the cache when it is read again.
 
     x - mean of x over (n, h, w)     stored over n, c, h, w     has the loops c, n, h, w
-    x - mean of x over groups of c   stored over n, c, h, w     has the loops n, c//8, c%8, h, w"""
+    x - mean of x over groups of c   stored over n, c, h, w     has the loops n, c//8, c%8, h, w
+    x - mean of x over 3 channels    stored over n, c, h, w     has the loops n, h, w, c
+    x - mean of its 2 x 2 pixels     stored over n, c, h, w     has n, c, h//2, w//2, h%2, w%2"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import dropwhile, takewhile
 
 from tinygrad.schedule.inlining import FEW_ROWS, makes_rows
-from tinygrad.schedule.movement import Index, loops_of, source_index, turns_of
+from tinygrad.schedule.movement import Index, fold_index, loops_of, source_index, turns_of
 from tinygrad.uop import GroupOp, Ops, UOp
 
 SHORTEST_RUN = 16
 """The least number of contiguous elements when loops are reordered: a cache line."""
 
-ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.CONTIGUOUS}
+WRITTEN_OUT = 6
+"""Elements of a row, at most, that are written side by side with those of its neighbours: rows that
+lie along memory are lanes of vectors then."""
+
+ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.CONTIGUOUS, Ops.FOLD}
 
 Sizes = tuple[tuple[int, ...], ...]
 """For each axis the sizes of the loops that run over it."""
@@ -48,9 +55,10 @@ def reduced_at(
         if top.op is Ops.REDUCE_AXIS:
             found[at] = max(found.get(at, 0), top.src[0].size)
             continue
-        if top.op in GroupOp.Movement:
-            at, conditions = source_index(top, at)
-            if conditions:
+        if top.op in GroupOp.Movement or top.op is Ops.FOLD:
+            is_fold = top.op is Ops.FOLD
+            at, *more = fold_index(top, at, str) if is_fold else source_index(top, at)
+            if any(more):  # conditions, or loops over the taps of a FOLD
                 continue
         for source in top.src:
             if source in above and source not in ends and (source, at) not in seen:
@@ -88,9 +96,17 @@ def rows_first(loops: Sequence[UOp], wanted: Iterable[Index]) -> list[UOp]:
             chain.append(own)
     moved = sorted(loops, key=lambda loop: -sum(loop in own for own in chain))
     rows = chain[0] if chain else frozenset()
-    run = turns_of(_trailing(loops, moved))
     enough = turns_of(rows) >= FEW_ROWS
+    run = turns_of(_trailing(loops, moved))
+    if turns_of(loop for loop in loops if loop not in rows) <= WRITTEN_OUT:
+        run = max(run, turns_of(_adjacent(loops, rows)))
     return moved if enough and run >= SHORTEST_RUN else list(loops)
+
+
+def _adjacent(loops: Sequence[UOp], rows: Collection[UOp]) -> Iterable[UOp]:
+    """The innermost loops over rows, as long as no other loop is between them."""
+    inside = dropwhile(lambda loop: loop not in rows, reversed(loops))
+    return takewhile(lambda loop: loop in rows, inside)
 
 
 def _trailing(loops: Sequence[UOp], moved: Sequence[UOp]) -> Iterable[UOp]:

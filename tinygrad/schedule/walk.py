@@ -43,7 +43,7 @@ from tinygrad.schedule.movement import (
     ZERO,
     Index,
     both,
-    fold_axis,
+    fold_index,
     loops_of,
     merged_axes,
     offset_of,
@@ -326,16 +326,8 @@ class Demands:
 
     def _through_fold(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         """An element of a FOLD is the sum over the taps that read it; see `fold_axis`."""
-        source, taps = list(demand.where), list[UOp]()
-        conditions, loops = list[UOp](), list[UOp]()
-        for window in node.arg[0]:
-            axis, name = window[0], self._counter(node, window[0])
-            found = fold_axis(demand.where[axis], window, node.src[0].shape, name)
-            source[axis], tap, own, counter = found
-            taps.append(tap)
-            conditions += own
-            loops += counter
-        inner = self._link(node, demand, (*source, *taps), conditions, tuple(loops))
+        found = fold_index(node, demand.where, lambda axis: self._counter(node, axis))
+        inner = self._link(node, demand, *found)
         part = part_of_taps(node.arg[0], node.room, phases=not self._has_groups)
         if part:
             self._inlining.folded[node.src[0], inner] = part

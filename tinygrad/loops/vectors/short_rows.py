@@ -5,6 +5,7 @@ rows that are reduced lie side by side, each in a lane, if their elements cost e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import gcd
 
@@ -26,8 +27,8 @@ LANE_WORTH = 1.25
 """Operations on one element that cost as much as bringing it into its lane, or storing it from
 there."""
 
-IN_FLIGHT = 8
-"""Sums, so that none waits for the one before."""
+IN_FLIGHT, ROWS = 8, 2
+"""Sums, so that none waits for the one before; vectors of rows whose steps go on together."""
 
 
 def merge_short_rows(draft: Draft) -> int:
@@ -132,33 +133,37 @@ def lay_side_by_side(draft: Draft, nest: Nest, sums: list[UOp], across: UOp | No
     more than bringing each into its lane and storing it from there. Sums may be long where lanes
     read side by side anyway: of a transposed matrix by a narrow one."""
     *outer, last = nest.loops
-    row = {last}.union(*(own_ranges(n) for n in sums))
+    stored, summed = [last], {r for n in sums for r in n.ranges}
+    while outer and summed and outer[-1] not in summed:
+        stored.append(outer.pop())
+    row = {*stored}.union(*(own_ranges(n) for n in sums))
     if not (outer and all(map(is_plain_loop, (*row, outer[-1])))):
         return False
     rows = outer[-1]
     short = {r for r in row if size_of(r) < draft.lanes}
     reads = [n for n in draft.reads_in(nest) if rows in n.ranges]
     is_long = row != short
-    if last not in short or (across is not None and not is_long):
+    if not short.issuperset(stored) or (across is not None and not is_long):
         return False
     if is_long and not all(step(n, rows) == 1 for n in reads):
         return False
-    if draft.lanes_within(size_of(rows)) < draft.lanes or not lanes_pay(draft, nest, rows):
+    if draft.lanes_within(size_of(rows)) < draft.lanes or not lanes_pay(draft, nest, rows, stored):
         return False
     if reduced_by_vectors(draft.nodes, rows):
         return False
     if sums and all(last in n.ranges for n in sums) and is_one_vector(draft, nest):
         return False  # no row is reduced
     draft.give("UNROLL", sorted(map(name_of, short)))
-    draft.vectorise(name_of(rows), max(1, IN_FLIGHT // size_of(last)) if is_long else 1)
+    draft.vectorise(name_of(rows), max(1, IN_FLIGHT // turns(stored)) if is_long else ROWS)
     return True
 
 
-def lanes_pay(draft: Draft, nest: Nest, rows: UOp) -> bool:
+def lanes_pay(draft: Draft, nest: Nest, rows: UOp, stored: Sequence[UOp]) -> bool:
     """Whether computing the elements of short rows one by one costs more than bringing what is read
-    for each into the lane of its row, and storing it from there. `rows`: the loop of the lanes."""
-    *outer, last = nest.loops
-    moved, computed = size_of(last) * len(nest.values), 0
+    for each into the lane of its row, and storing it from there. `rows`: the loop of the lanes;
+    `stored`: those of a row."""
+    outer = {*nest.loops}.difference(stored)
+    moved, computed = turns(stored) * len(nest.values), 0
     for node in draft.inline(nest.values):
         times = turns(node.ranges.difference(outer)) if rows in node.ranges else 0
         if node.op is Ops.INDEX:

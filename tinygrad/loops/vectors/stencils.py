@@ -27,10 +27,11 @@ from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.simplify.affine import affine
 from tinygrad.uop import Ops, UOp
 
-FEWEST_USES, OF_CHANNELS, OF_SHORT_ROWS = 6, 4, 2
+FEWEST_USES, OF_CHANNELS, OF_PHASES, OF_SHORT_ROWS = 6, 4, 4, 2
 """An element that fewer results need is read where it lies: in vectors along a row, or along
-channels; or if a vector has room for two rows, as each lane has a mask of its own where several
-make one. What doesn't lie along the vectors is kept if it is used again at all."""
+channels; in every second lane, which are picked once where it is kept; or if a vector has room for
+two rows, as each lane has a mask of its own where several make one. What doesn't lie along the
+vectors is kept if it is used again at all."""
 
 MOST_TAPS, MOST_COPIES = 32, 128
 """Taps down the image that are unrolled, and those for each row of results."""
@@ -220,12 +221,18 @@ def _keep(
     draft: Draft, found: Stencil, over: tuple[str, ...], lanes: int, memory: str = "LOCAL"
 ) -> None:
     """Stages the window over these loops, and fills it by vectors."""
-    name, across = draft.numbered("w"), found.positions[-1]
-    draft.do("window", draft.path(found.window), over, found.pairs, name, memory)
-    if memory == "GLOBAL" or (not found.is_summed and len(over) > len(found.positions)):
-        stream(draft, draft.nest(name))  # several channels
+    name, (across, step, *_) = draft.numbered("w"), found.pairs[-1]
+    of_channels = not found.is_summed and len(over) > len(found.positions)
+    is_stream = memory == "GLOBAL" or of_channels
+    by_phase = not is_stream and _are_phases_kept(draft, found)
+    phases = (((across, step),),) if by_phase else ()
+    draft.do("window", draft.path(found.window), over, found.pairs, name, memory, *phases)
+    if is_stream:
+        stream(draft, draft.nest(name))
         return
     filled = f"{name}.{across}"
+    if by_phase:
+        draft.do("role", filled + "p", "UNROLL")
     role = "UNROLL" if draft.size(filled) <= MOST_FILLS * lanes else "LOOP"
     draft.split(filled, lanes, filled + "v", role, "VECTOR")
 
@@ -310,10 +317,25 @@ def _pays(draft: Draft, found: Stencil) -> bool:
         return True
     row = draft.size(found.channels or found.positions[-1])
     is_long = 2 * row > draft.lanes or len(found.phases) > 0
-    fewest = (OF_CHANNELS if found.channels else FEWEST_USES) if is_long else OF_SHORT_ROWS
+    fewest = OF_PHASES if _are_phases_kept(draft, found) else FEWEST_USES
+    fewest = (OF_CHANNELS if found.channels else fewest) if is_long else OF_SHORT_ROWS
     fewest = 1 if _lying(draft, found) is not None else fewest
-    uses = draft.turns(found.taps) / prod(pair[1] for pair in found.pairs)
+    uses = _uses(draft, found)
     return uses > 1 and uses >= fewest and draft.size(found.taps[-2]) <= MOST_TAPS
+
+
+def _are_phases_kept(draft: Draft, found: Stencil) -> bool:
+    """Whether lanes are picked when a row is filled, and so once: if its elements are used often
+    enough, and come from a cache. Of memory, a fill that reads each line again sees less ahead."""
+    reads = [n for n in reads_of(found.window.toposort()) if n.src[0].op is Ops.PARAM]
+    nbytes = max((n.src[0].arg[1] * n.dtype.itemsize for n in reads), default=0)
+    is_near = nbytes <= draft.target.cache_l3 // 4
+    return is_near and 1 < found.pairs[-1][1] <= MOST_PHASES and _uses(draft, found) >= OF_PHASES
+
+
+def _uses(draft: Draft, found: Stencil) -> float:
+    """How many taps read an element of the window."""
+    return draft.turns(found.taps) / prod(pair[1] for pair in found.pairs)
 
 
 def _longest(taps: Sequence[UOp]) -> int:

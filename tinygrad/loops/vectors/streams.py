@@ -35,6 +35,7 @@ from tinygrad.loops.vectors.runs import (
     vectors_in_flight,
 )
 from tinygrad.loops.vectors.short_rows import (
+    ROWS,
     is_one_vector,
     lanes_pay,
     lay_side_by_side,
@@ -414,9 +415,16 @@ def _transpose(draft: Draft, nest: Nest, last: UOp, across: UOp) -> None:
     lanes, n, c = draft.lanes_within(size_of(last)), name_of(last), name_of(across)
     reductions = draft.sums_in(nest)
     if any(across in r.ranges and last not in r.ranges for r in reductions):
-        draft.vectorise(c, 1)
+        row = {last}.union(*(own_ranges(r) for r in reductions))
+        is_short = all(is_plain_loop(r) and size_of(r) < draft.lanes for r in row)
+        draft.give("UNROLL", sorted(names(row)) if is_short else ())
+        draft.vectorise(c, ROWS if is_short else 1)
         return
-    if across in nest.loops and size_of(last) < draft.lanes and lanes_pay(draft, nest, across):
+    if (
+        across in nest.loops
+        and size_of(last) < draft.lanes
+        and lanes_pay(draft, nest, across, [last])
+    ):
         draft.do("role", n, "UNROLL")
         draft.vectorise(c, 1)
         return
