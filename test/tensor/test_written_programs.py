@@ -217,3 +217,15 @@ def test_a_diagonal_of_a_part_that_was_computed_alone_is_a_view_of_the_whole():
         assert diagonal.tolist() == [[2], [6]]
         whole[0] = 1
         assert diagonal.tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("start", [lambda x: x, lambda x: x.realize(), lambda x: x * 2])
+def test_what_is_no_view_lies_in_order_so_a_reshape_of_it_is_a_view(start):
+    for _ in range(3):
+        x = start(Tensor(np.arange(8, dtype=np.float32).reshape(2, 2, 2)))
+        before = x.numpy()
+        made = x.permute(2, 1, 0)[:1].sum(0)  # of one
+        flat = made.reshape(-1)
+        flat[1:] = 50
+        assert made.tolist() == [[0, 50], [50, 50]]
+        np.testing.assert_array_equal(x.numpy(), before)

@@ -347,7 +347,7 @@ class Core(Holder):
             return self
         made = self._from(self._held)
         made._leave()
-        made._family.root = root_of(made._uop)
+        made._family.root = copied_part(made._uop)
         made._reads_with(*sources)
         return made
 

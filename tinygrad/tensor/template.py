@@ -27,7 +27,7 @@ from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.schedule.strides import is_window
+from tinygrad.schedule.strides import is_window, repeats
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.modes import recording
@@ -340,9 +340,12 @@ def _output(
     is_view = _is_view(node, ends)
     if is_of_copy:
         return None
-    views = ends.index(_end_below(node, ends)) if is_view else None
+    end = _end_below(node, ends)
+    views = ends.index(end) if is_view else None
     if views is not None and each.family is not tensors[views].family:
-        views = None  # a copy
+        views = None  # a copy, in order by its meaning: what neither lies so nor repeats looks else
+        if not (repeats(node, end) or is_window(node.reshape((node.size,)), end)):
+            return None
     look = look_at(type(each), each.requires_grad, node)
     return Output(type(each), each.requires_grad, look, views, moves)
 
