@@ -85,10 +85,19 @@ def run(lib: Any, pool: list[Any], kind: str, i: int, j: int, cut: slice, k: int
         "set by mask": lambda: a.__setitem__(a > 0, float(k)),
         "relu_": lambda: a.relu_(),
         "forget": lambda: pool.pop(3 + i % (len(pool) - 3)) if len(pool) > 3 else None,
-        "slope": lambda: (a * a).sum().backward(retain_graph=True),
+        "slope": lambda: slope(lib, a, pool),
     }
     acts[kind]()
     return None
+
+
+def slope(lib: Any, tensor: Any, pool: list[Any]) -> None:
+    (tensor * tensor).sum().backward(retain_graph=True)
+    for each in pool if lib is torch else ():
+        if each.is_leaf and each.grad is not None:
+            each.grad = (
+                each.grad.clone()
+            )  # those of a sum's terms may be one, which takes both sums
 
 
 def without_recording(lib: Any, action: Any) -> Any:
