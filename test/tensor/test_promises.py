@@ -1804,13 +1804,7 @@ def a_scaled_loss_is_held():
 
 @program
 def collected_in_the_middle():
-    gc.freeze()  # what other tests left is not looked at each time
-    try:
-        return train(
-            between=lambda *_: gc.collect() and None, after=lambda *_: gc.collect() and None
-        )
-    finally:
-        gc.unfreeze()
+    return train(between=lambda *_: gc.collect() and None, after=lambda *_: gc.collect() and None)
 
 
 @program
@@ -1985,6 +1979,16 @@ def lent_memory():
             loss_of(net, number).backward()
             optimizer.step()
     return [*seen, *weights(net), shown.copy()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def others_are_old():
+    """What tests of other files left is not looked at in each collection: it may be millions of
+    objects, and then that took three quarters of these tests' time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
