@@ -1984,7 +1984,7 @@ def lent_memory():
 @pytest.fixture(scope="module", autouse=True)
 def others_are_old():
     """What tests of other files left is not looked at in each collection: it may be millions of
-    objects, and then that took three quarters of these tests' time."""
+    objects, and then that took two thirds of these tests' time."""
     gc.collect()
     gc.freeze()
     yield
