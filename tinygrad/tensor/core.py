@@ -353,9 +353,14 @@ class Core(Holder):
 
     def _lies_in(self, other: Core) -> bool:
         """Whether this is a view of what `other` is a view of."""
-        node, root = self._uop, other._root
-        bottom = bottom_of(node, root)
-        return bottom is bottom_of(other._uop, root) and is_window(node, bottom)
+        bottom = self._common_bottom(other)
+        return bottom is not None and is_window(self._uop, bottom)
+
+    def _common_bottom(self, other: Core) -> UOp | None:
+        """The bottom of `other`, if this was made of it by movement alone."""
+        root = other._root  # another thread may compute it meanwhile
+        bottom = bottom_of(self._uop, root)
+        return bottom if bottom is bottom_of(other._uop, root) else None
 
     def _in_order(self) -> Self:
         """This, a result that was just made, as one whose elements lie in order by its meaning,
@@ -373,19 +378,16 @@ class Core(Holder):
     def _join(self, other: Core) -> None:
         """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
         by its meaning, which still reads the storage, keeps what it reads now."""
-        node, root = self._uop, other._root  # another thread may compute it meanwhile
-        bottom = bottom_of(node, root)
-        same = bottom is bottom_of(other._uop, root)
-        if not same and settled(node, True) is not node:
+        node, bottom = self._uop, self._common_bottom(other)
+        if bottom is None and settled(node, True) is not node:
             with turns.together(), keeping.now:  # another thread has written since
-                theirs, root = other._value, other._root
+                _ = other._value
                 node = self._uop = settled(self._uop, True)
-                bottom = bottom_of(node, root)
-                same = bottom is bottom_of(theirs, root)
-        if same and is_window(node, bottom):
+                bottom = self._common_bottom(other)
+        if bottom is not None and is_window(node, bottom):
             self._view(other)
             return
-        self._family.root = copied_part(node) if same else root_of(node)
+        self._family.root = copied_part(node) if bottom is not None else root_of(node)
         join(bottom_of(node), self._family)
 
     def _view(self, other: Core) -> None:

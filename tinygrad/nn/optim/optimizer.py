@@ -393,8 +393,7 @@ class Optimizer(Stepper):
         for tensor in tensors:
             held = tensor.uop.realized
             first = taken.setdefault(held, tensor)
-            is_shared = all(member is not tensor for member in first._members())
-            if held is None or is_shared:
+            if held is None or (first is not tensor and first.family is not tensor.family):
                 tensor.replace(own_copy(tensor))
         tensors[0].realize(*tensors[1:])
 
