@@ -236,7 +236,7 @@ def _filled(tensor: Tensor, values: Tensor) -> Tensor:
     if dtypes.is_float(values.dtype) and not dtypes.is_float(tensor.dtype):
         raise DTypeError(f"init: a tensor of {tensor.dtype!r}; legal are floats")
     values = values.cast(tensor.dtype).detach()
-    if tensor.uop.realized is None and len(tensor._members()) == 1:
+    if tensor.uop.realized is None and not tensor.has_views:
         wanted = tensor.requires_grad
         tensor.replace(values.contiguous())
         tensor.requires_grad = wanted

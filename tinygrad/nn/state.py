@@ -224,7 +224,7 @@ def fitting(name: str, place: Tensor, given: Any) -> Tensor:
 
 def _put(place: Tensor, value: Tensor, realize: bool, is_computed: bool) -> None:
     is_result = place._taped  # of what was loaded it is none
-    is_seen = is_computed or len(place._members()) > 1
+    is_seen = is_computed or place.has_views
     if place.dtype is value.dtype and is_seen and not is_result:
         place.assign(value)
     elif is_borrowed(value.uop.base) or not realize:  # a mapped file is copied only by who writes

@@ -332,32 +332,57 @@ class _Asked:
     def _known(self, done: Run) -> Known | None:
         """What was done the long way, in terms of the lines; None if the lines don't tell all of
         it."""
-        plan, structure = done.plan, done.structure
-        storages = plan.plan.storages
-        # what it read and overwrote, and its variables, must be leaves or given tensors
-        at = {
-            leaf.base: number
-            for number, leaf in enumerate(self.lines.leaves)
-            if not isinstance(leaf, Bound)
-        }
-        inputs = [at[node] for node in structure.params if node in at]
-        given = {home.base: number for number, home in enumerate(self.homes) if home is not None}
-        over = {structure.params[storages[number].place] for number in plan.chain.written}
-        asked = {source.place.base for source in self.sources if type(source) is Written}
+        plan = done.plan
+        inputs, over = self._inputs(done), self._overwritten(done)
+        kept = self._results(done, over or {})
         where = self.lines.numbers()
-        if (
-            len(inputs) < len(structure.params)
-            or over - given.keys()
-            or asked - over  # a write that waits for something else
-            or (self.writes and not over)  # as that of a copy is none
-            or not where.keys() >= set(structure.binds)
-        ):
+        if inputs is None or over is None or kept is None or set(done.structure.binds) - {*where}:
             return None
         taken = [(i, where[number]) for i, number in enumerate(done.numbers) if number in where]
         begins: list[int | None] = list(self.lines.begins)
         for _, number in taken:
             begins[number] = None
-        # what it made must be promises: those asked for, or what waits for what it overwrites
+        sources = [Place("input", number) for number in range(len(inputs))]
+        execution = Execution(plan, sources, [("", value) for value in done.values])
+        others = [each for each in _known.held() if isinstance(each, Known)]
+        room = MOST_KEPT - sum([each.replay.keeps for each in others])
+        replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
+        order = [kept[place] for place in replay.made]
+        pasts = [self._past(self.promises[first]) for first, *_ in order]
+        origins = [words.origins for words in plan.faults]
+        written = list(over.values())
+        made_of = [self._past(self.sources[number]) for number in written]
+        last: list[list[Buffer]] = [[] for _ in order]
+        return Known(
+            *(replay, inputs, done.values, taken, begins, order),
+            *(pasts, written, made_of, origins, last),
+        )
+
+    def _inputs(self, done: Run) -> list[int] | None:
+        """Which of the lines' leaves the plan was given; None if that is not all."""
+        at = {
+            leaf.base: number
+            for number, leaf in enumerate(self.lines.leaves)
+            if not isinstance(leaf, Bound)
+        }
+        params = done.structure.params
+        return [at[node] for node in params] if at.keys() >= set(params) else None
+
+    def _overwritten(self, done: Run) -> dict[UOp, int] | None:
+        """The storage that the plan overwrote, and which of the given tensors that is; None if it
+        overwrote more, or less than was asked for."""
+        plan, params = done.plan, done.structure.params
+        given = {home.base: number for number, home in enumerate(self.homes) if home is not None}
+        over = {params[plan.plan.storages[number].place] for number in plan.chain.written}
+        asked = {source.place.base for source in self.sources if type(source) is Written}
+        waits = asked - over  # for something else
+        if over - given.keys() or waits or (self.writes and not over):  # that of a copy is none
+            return None
+        return {base: given[base] for base in over}
+
+    def _results(self, done: Run, over: Collection[UOp]) -> dict[Place, list[int]] | None:
+        """The promises that each result of the plan is: those that were asked for, or that wait for
+        what it overwrites. None if it made something else."""
         made = {buffer: number for number, buffer in done.results.items()}
         kept: dict[Place, list[int]] = {}
         ends: set[UOp] = set()
@@ -370,26 +395,10 @@ class _Asked:
                     return None  # their gradients go on differently
                 numbers.append(number)
                 ends.add(end)
-            elif not self.writes or not over.isdisjoint(_storage_below(promise)):
+            elif not self.writes or not _storage_below(promise).isdisjoint(over):
                 return None  # this knew it from elsewhere
         wanted = {end for end in map(stored_base, done.wanted) if end.op is not Ops.ASSIGN}
-        if wanted != ends or len(kept) < len(ends):
-            return None
-        sources = [Place("input", number) for number in range(len(inputs))]
-        execution = Execution(plan, sources, [("", value) for value in done.values])
-        others = [each for each in _known.held() if isinstance(each, Known)]
-        room = MOST_KEPT - sum([each.replay.keeps for each in others])
-        replay = Replay([execution], [], kept, min(room, LARGEST_KEPT))
-        order = [kept[place] for place in replay.made]
-        pasts = [self._past(self.promises[first]) for first, *_ in order]
-        origins = [words.origins for words in plan.faults]
-        written = [given[base] for base in over]
-        made_of = [self._past(self.sources[number]) for number in written]
-        last: list[list[Buffer]] = [[] for _ in order]
-        return Known(
-            *(replay, inputs, done.values, taken, begins, order),
-            *(pasts, written, made_of, origins, last),
-        )
+        return kept if wanted == ends and len(kept) == len(ends) else None
 
     def _past(self, promise: Source) -> list[int]:
         """Which of the lines' sources a gradient would go on to, if that is to be remembered of

@@ -266,7 +266,7 @@ class Autograd(Pairs):
 
 def _is_seen(tensor: Any) -> bool:
     """Whether somebody else holds its gradient, or a view of the same."""
-    return getrefcount(tensor._grad) > ALONE or len(tensor._grad._members()) > 1
+    return getrefcount(tensor._grad) > ALONE or tensor._grad.has_views
 
 
 class _Graph:

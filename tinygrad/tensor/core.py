@@ -300,6 +300,20 @@ class Core(Holder):
         return self._family
 
     @property
+    def has_views(self) -> bool:
+        """Whether other tensors are views of what this is, or is a view of: they see what is
+        written to it.
+
+        >>> x = Tensor([1, 2, 3])
+        >>> x.has_views
+        False
+        >>> first = x[:1]
+        >>> x.has_views
+        True
+        """
+        return len(self._members()) > 1
+
+    @property
     def _family(self) -> Family:
         found = self._kin
         if found is None:
@@ -490,7 +504,7 @@ class Core(Holder):
     @property
     def lies_at(self) -> UOp:
         """See `Holder`: the view that a write to this goes to."""
-        if len(self._members()) == 1:
+        if not self.has_views:
             return writable_part(self.uop)
         value, bottom = self._value, self._bottom
         return on_bottom(writable_part(value), bottom, latest(bottom))
@@ -551,9 +565,9 @@ class Core(Holder):
         if root is not None and settled(root) is not root and bottom_of(node, root) is root:
             return node  # all members stand on the root, or on its storage
         now = settled(node, self._kin is not None and self._kin.several)
-        if now is node and node.known is not None and len(self._members()) == 1:
+        if now is node and node.known is not None and not self.has_views:
             with keeping.now:
-                if len(self._members()) == 1:
+                if not self.has_views:
                     self._leave()  # nobody else sees the whole
             now = settled(node)
         told = now

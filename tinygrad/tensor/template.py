@@ -122,24 +122,15 @@ def expression(
         if not found or not ((found.is_new and not by_nodes) or found.can_be_made(seen, by_nodes)):
             return method(*given, **named)
         if by_nodes:
-            nodes = found.template.over(holes_of(_all(Look, looks), seen), user_line())
-            if SPEC:
-                below = iter([each if isinstance(each, UOp) else each.node for each in seen])
-                again = [_value_of(look, below) for look in looks]
-                assert found.gives(_run(method, names, again), nodes), method.__name__
-            made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
-        else:
-            promises = _promised(found, seen)
-            if SPEC:
-                right = _is_right(promises, found, method, names, values, seen)
-                assert right, method.__name__
-            if not found.container:
-                return found.outputs[0].promised(promises[0], values)
-            made = [
-                each.promised(promise, values)
-                for each, promise in zip(found.outputs, promises, strict=True)
-            ]
-        return found.container(made) if found.container else made[0]
+            return found.of_nodes(method, names, looks, seen)
+        promises = _promised(found, seen)
+        if SPEC:
+            right = _is_right(promises, found, method, names, values, seen)
+            assert right, method.__name__
+        if not found.container:
+            return found.outputs[0].promised(promises[0], values)
+        made = zip(found.outputs, promises, strict=True)
+        return found.container([each.promised(promise, values) for each, promise in made])
 
     made: Any = remembered
     made.is_small = is_small
@@ -298,6 +289,18 @@ class Result(NamedTuple):
                 return False
         return True
 
+    def of_nodes(
+        self, method: Any, names: Any, looks: Iterable[Hashable], seen: Sequence[Source | UOp]
+    ) -> Any:
+        """What the method makes, of the nodes behind its arguments."""
+        nodes = self.template.over(holes_of(_all(Look, looks), seen), user_line())
+        if SPEC:
+            below = iter([each if isinstance(each, UOp) else each.node for each in seen])
+            again = [_value_of(look, below) for look in looks]
+            assert self.gives(_run(method, names, again), nodes), method.__name__
+        made = [each.of(node) for each, node in zip(self.outputs, nodes, strict=True)]
+        return self.container(made) if self.container else made[0]
+
     def gives(self, result: Any, nodes: Sequence[UOp]) -> bool:
         """Whether these are the nodes of the results."""
         right = [each._uop for each in (result if self.container else (result,))]
@@ -372,55 +375,72 @@ def _remembered(
     free = opened(looks) if takes_any else None
     if free is not None and varies((method, names, modes, *free)):
         return ANY_NUMBER
+    return _tried(method, names, looks)
+
+
+def _tried(
+    method: Callable[..., Any], names: Sequence[str], looks: Sequence[Hashable]
+) -> Result | None:
+    """Runs the method on stand-ins, and keeps what it made; None where that isn't all that a call
+    means."""
     alike = list(_all(Look, looks))
     chains = [stand_in(look) for look in alike]
     holes = [node for chain in chains for node in chain]
     above = iter([chain[0] for chain in chains])
     values = [_value_of(look, above) for look in looks]
-    before, computing.recorder = computing.recorder, _OnStandIns()
-    try:
-        result = _run(method, names, values)
-    except JitError:
-        return None
-    finally:
-        computing.recorder = before
+    result = _on_stand_ins(method, names, values)
     container = type(result) if isinstance(result, (tuple, list)) else None
     made = list(result) if container else [result]
     tensors = list(_all(Core, values))
     given = set(map(id, tensors))
     if not made or any([not isinstance(t, Core) or t._element or id(t) in given for t in made]):
         return None
-    ends = [end_of_views(chain[0]) for chain in chains]
-    of = {chain[-1]: number for number, chain in enumerate(chains)}
     nodes = _plain([each._value for each in made], holes)
+    ends = [end_of_views(chain[0]) for chain in chains]
+    numbers = {chain[-1]: number for number, chain in enumerate(chains)}
     outputs = []
     for each, node in zip(made, nodes, strict=True):
-        output = _output(each, node, tensors, ends, of)
+        output = _output(each, node, tensors, ends, numbers)
         if output is None:
             return None
         outputs.append(output)
-    new = [bottom_of(node) for node in nodes if not _is_view(node, ends)]
     inner = [n for n in UOp.sink(*nodes).toposort(stop=holes) if n not in holes]
-    if (
-        len(set(new)) < len(new)  # views of each other
-        or any([bottom_of(node).op is Ops.CONST for node in nodes])
-        or (not tensors and made[0].requires_grad)  # a start
-        or any([node.op in _NEW for node in inner])  # storage, or numbers that were drawn
-    ):
-        return None
     constants = marked(inner) if VARYING in looks else []
-    if len(constants) != (VARYING in looks):
+    is_start = not tensors and made[0].requires_grad
+    if is_start or len(constants) != (VARYING in looks) or _is_more(nodes, inner, ends):
         return None
     template = Template((*holes, *constants), nodes)
     if not tensors:  # nodes that others make, too, and compute: nothing may keep these
         if any([each.look is None for each in outputs]):
             return None
         template.roots = tuple([stand_in(each.look)[0] for each in outputs if each.look])
-    is_new = all([each.moves is None for each in outputs])
     if template.looks_behind(alike):
         return None
-    numbers: Any = [(node.dtype, node.device) for node in constants]
-    return Result(template, outputs, container, is_new, numbers)
+    is_new = all([each.moves is None for each in outputs])
+    of_numbers: Any = [(node.dtype, node.device) for node in constants]
+    return Result(template, outputs, container, is_new, of_numbers)
+
+
+def _on_stand_ins(method: Callable[..., Any], names: Sequence[str], values: list[Any]) -> Any:
+    """What the method makes of stand-ins; nothing if it asks for more than their looks."""
+    before, computing.recorder = computing.recorder, _OnStandIns()
+    try:
+        return _run(method, names, values)
+    except JitError:
+        return ()
+    finally:
+        computing.recorder = before
+
+
+def _is_more(nodes: Sequence[UOp], inner: Iterable[UOp], ends: list[UOp]) -> bool:
+    """Whether results are more than expressions of their own: views of each other, constants, or
+    made of storage or of numbers that were drawn."""
+    new = [bottom_of(node) for node in nodes if not _is_view(node, ends)]
+    return (
+        len(set(new)) < len(new)
+        or any([bottom_of(node).op is Ops.CONST for node in nodes])
+        or any([node.op in _NEW for node in inner])
+    )
 
 
 def _plain(nodes: Sequence[UOp], holes: Collection[UOp] = ()) -> list[UOp]:

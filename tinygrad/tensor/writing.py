@@ -126,7 +126,7 @@ def _is_lone(tensor: Core) -> bool:
     if type(it) is not Promise or it.stored is not it or it.is_computed:
         return False
     was_seen = kin is not None and (kin.recorded or kin.root is not None)
-    return not was_seen and len(tensor._members()) == 1
+    return not was_seen and not tensor.has_views
 
 
 def _is_all(place: Version) -> bool:
@@ -376,7 +376,7 @@ class Writing(Autograd):
         """Whether this is all of the storage, and nobody else sees that."""
         return (
             _is_all(place)
-            and len(self._members()) == 1
+            and not self.has_views
             and not copies_of(place.base)
             and not is_shared(place.base, self._family)
         )

@@ -386,7 +386,7 @@ class Optimizer(Stepper):
         Constructors end with it."""
         self._check(**_numbered(vars(self)))
         tensors = [*self.params, *self.buffers, self.lr, *state]
-        views = [tensor for tensor in tensors if len(tensor._members()) > 1]
+        views = [tensor for tensor in tensors if tensor.has_views]
         if views:
             Tensor.realize(*views)
         taken: dict[Any, Tensor] = {}
