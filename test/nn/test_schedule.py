@@ -81,6 +81,79 @@ def test_rates(make):
     np.testing.assert_allclose(rates(make), rates_of_torch(make), rtol=2e-5, atol=1e-7)
 
 
+MADE = [
+    lambda lib, o: lib.ConstantLR(o, 0.25, 4),
+    lambda lib, o: lib.LinearLR(o, 0.25, total_iters=7),
+    lambda lib, o: lib.StepLR(o, 4, 0.5),
+    lambda lib, o: lib.MultiStepLR(o, [3, 11, 12], 0.5),
+    lambda lib, o: lib.ExponentialLR(o, 0.9),
+    lambda lib, o: lib.PolynomialLR(o, 5, 2.0),
+    lambda lib, o: lib.CosineAnnealingLR(o, 10, 0.1),
+    lambda lib, o: lib.LambdaLR(o, lambda turn: 1 / (turn + 1)),
+    lambda lib, o: lib.MultiplicativeLR(o, lambda turn: 1 - 0.01 * turn),
+    lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 4),
+    lambda lib, o: lib.ChainedScheduler([lib.LinearLR(o, 0.1), lib.ExponentialLR(o, 0.9)]),
+    warm_then_cosine,
+    lambda lib, o: lib.SequentialLR(
+        o, [lib.ConstantLR(o, 0.5, 9), lib.MultiplicativeLR(o, lambda t: 0.9)], [2]
+    ),
+]
+
+
+def beside(make, first=0.5, by_hand=(), captured=False):
+    """The rates of both, if these are set by hand before steps."""
+    w = Tensor([1.0], requires_grad=True)
+    ours = optim.SGD([w], lr=0.5)
+    theirs = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
+    ours.lr = theirs.param_groups[0]["lr"] = first
+    mine, wanted = make(optim, ours), make(torch.optim.lr_scheduler, theirs)
+
+    def step():
+        w.sum().backward()
+        with Tensor.train():
+            changed = [*ours.schedule_step(), *mine.schedule_step()]
+        changed[0].realize(*changed[1:])
+
+    step = TinyJit(step) if captured else step
+    found = []
+    for turn in range(12):
+        if turn in by_hand:
+            ours.param_groups[0]["lr"] = theirs.param_groups[0]["lr"] = by_hand[turn]
+        found.append((ours.lr.item(), theirs.param_groups[0]["lr"]))
+        step()
+        theirs.step()
+        wanted.step()
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_a_schedule_begins_with_the_rate_that_was_set_before(make):
+    np.testing.assert_allclose(*beside(make, first=0.3), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_what_multiplies_goes_on_from_a_rate_that_was_set_by_hand(make):
+    np.testing.assert_allclose(*beside(make, by_hand={2: 0.2, 6: 0.3}), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [m for m in MADE if MADE.index(m) not in (7, 9)])
+def test_a_captured_schedule_goes_on_from_a_rate_that_was_set_by_hand(make):
+    rates = beside(make, by_hand={4: 0.2, 7: 0.3}, captured=True)
+    np.testing.assert_allclose(*rates, rtol=1e-4, atol=1e-7)
+
+
+def test_a_warm_up_leaves_a_rate_that_a_plateau_has_cut():
+    ours = optim.SGD([Tensor([1.0])], lr=0.5)
+    theirs = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
+    for lib, o in ((optim, ours), (torch.optim.lr_scheduler, theirs)):
+        warm, plateau = lib.LinearLR(o, 0.5, total_iters=3), lib.ReduceLROnPlateau(o, patience=1)
+        for loss in [4.0, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0]:
+            o.step() if o is theirs else None
+            warm.step()
+            plateau.step(loss)
+    assert abs(ours.lr.item() - theirs.param_groups[0]["lr"]) < 1e-7
+
+
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("how", [{}, {"threshold_mode": "abs", "threshold": 0.6}, {"eps": 0.05}])
 def test_plateau(mode, how):

@@ -1981,6 +1981,25 @@ def lent_memory():
     return [*seen, *weights(net), shown.copy()]
 
 
+@program
+def parts_that_were_read_alone_are_written():
+    whole, seen = Tensor(X[0]).realize(), []
+
+    def row():
+        return whole[1::2][0]
+
+    for number in range(4):
+        before = row()
+        seen.append(before.numpy())  # which is stored in a second place
+        after = row()
+        if number % 2:
+            after += after
+        else:
+            after[1:] = 3
+        seen += [after.numpy(), before.numpy(), whole.numpy()]
+    return seen
+
+
 @pytest.fixture(scope="module", autouse=True)
 def others_are_old():
     """What tests of other files left is not looked at in each collection: it may be millions of

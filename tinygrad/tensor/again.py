@@ -278,18 +278,21 @@ class _Asked:
             words.origins = origins
         made = known.results()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
-        eras = [buffer.era + 1 for buffer in self._written(known)]
+        written = [(buffer, buffer.era + 1) for buffer in self._written(known)]
         over: list[Any] = []
         try:
             replay.run(inputs, known.values_at(self.lines.begins), made, over)
-            self._is_done(known, made, eras)
+            self._is_done(known, made, written)
         except BaseException:
             if over:  # what was written must not be again
-                self._is_done(known, made, eras)
+                self._is_done(known, made, written)
             raise
 
-    def _is_done(self, known: Known, made: Sequence[Buffer], eras: Sequence[int]) -> None:
-        """Tells what depends on it; some of that may have been told already."""
+    def _is_done(
+        self, known: Known, made: Sequence[Buffer], written: Sequence[tuple[Buffer, int]]
+    ) -> None:
+        """Tells what depends on it; some of that may have been told already. `written`: what was
+        overwritten, and its era now."""
         sources = self.lines.sources() if any(known.pasts) or any(known.made_of) else []
         for numbers, buffer, past in zip(known.kept, made, known.pasts, strict=True):
             first, *equal = [self.promises[number] for number in numbers]
@@ -299,8 +302,8 @@ class _Asked:
                 promise.equal = first
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
-        for number, era, past in zip(known.written, eras, known.made_of, strict=True):
-            buffer = self.homes[number].buffer  # type: ignore[union-attr]
+        numbers_over = zip(known.written, written, known.made_of, strict=True)
+        for number, (buffer, era), past in numbers_over:
             buffer.era, buffer.expression = era, None
             if past:
                 buffer.past = past_of_promised([sources[place] for place in past])
@@ -317,6 +320,8 @@ class _Asked:
             promise.tell()
         for tensor, source in self.rewritten:
             tensor._uop, tensor._source = source.place.view, source.before
+        for number in known.written if self.read else ():
+            self.given[number]._follow_writes()
 
     def _written(self, known: Known) -> list[Any]:
         return [self.homes[number].buffer for number in known.written]  # type: ignore[union-attr]

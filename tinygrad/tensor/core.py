@@ -472,6 +472,14 @@ class Core(Holder):
         """Makes these members views of `new`, which has the elements of their bottom `old`."""
         self._set_all([(m, "_uop", on_bottom(view, old, new)) for m, view in showing], None)
 
+    def _follow_writes(self) -> None:
+        """Makes the members whose storage was overwritten views of the version that is there now. A
+        part that was computed alone before, and is stored twice, would be taken for it."""
+        views = [(m, m._uop) for m in self._members() if not isinstance(m._source, Promise)]
+        old = [(m, view, bottom_of(view)) for m, view in views]
+        new = [(m, on_bottom(v, end, end.newer)) for m, v, end in old if end.newer is not None]
+        self._set_all([(m, "_uop", view) for m, view in new], self._family.root)
+
     def _set_all(self, facts: list[tuple[Any, str, Any]], root: UOp | None) -> None:
         """Gives members of the family these attributes, and the family its root: all or none,
         whenever Ctrl-C comes."""

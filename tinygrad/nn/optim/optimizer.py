@@ -22,7 +22,7 @@ from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup, plain
 from tinygrad.engine.holders import surroundings_now
-from tinygrad.engine.realize import without_gradient
+from tinygrad.engine.realize import capturing, without_gradient
 from tinygrad.engine.storage import buffer_of
 from tinygrad.nn.optim.options import (
     NUMBERED,
@@ -245,6 +245,7 @@ class Optimizer(Stepper):
         self.device = self.params[0].device
         self.late: dict[str, Tensor] = {}
         self.base_lr = lr
+        self.is_scheduled = self.rate_was_set = False  # by a schedule; by hand since
         self.maximize = maximize
         self.__dict__["lr"] = self._rate(given)
 
@@ -267,7 +268,8 @@ class Optimizer(Stepper):
 
     @property
     def lr(self) -> Tensor:
-        """The learning rate, a tensor of one number. Assigning a number changes it in place.
+        """The learning rate, a tensor of one number. Assigning a number changes it in place, and
+        schedules that are made later begin with it.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -280,6 +282,20 @@ class Optimizer(Stepper):
 
     @lr.setter
     def lr(self, value: float | Tensor) -> None:
+        self.write_rate(value)
+        if self.is_scheduled:
+            self.rate_was_set = True
+        elif not capturing():
+            self.base_lr = number_of(self.lr.reshape(())) if isinstance(value, Tensor) else value
+
+    def write_rate(self, value: float | Tensor) -> None:
+        """Sets the rate, as schedules do: it isn't taken for one that was set by hand.
+
+        >>> optimizer = nn.optim.SGD([Tensor([2.0])], lr=0.25)
+        >>> optimizer.write_rate(0.5)
+        >>> optimizer.lr.item(), optimizer.base_lr
+        (0.5, 0.25)
+        """
         if isinstance(value, Tensor):
             value = value.reshape(1).cast(self.lr.dtype).to(self.device)
         self.lr.assign(plain(value)).realize()

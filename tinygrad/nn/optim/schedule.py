@@ -2,8 +2,8 @@
 
 A schedule counts in a tensor and writes the optimizer's rate in place, so a captured step that
 calls `step` continues by itself. Cycles write the momentum, too. The formulas are PyTorch's in
-closed form: `rate` depends only on the rate that the optimizer was made with and on the step
-number.
+closed form: `rate` depends only on the optimizer's first rate and on the step number. A schedule
+that multiplies (`Multiplying`) goes on from a rate that was set by hand meanwhile, as there.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ _LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionar
 @dataclass(eq=False, repr=False)
 class Scheduler(ABC):
     """The base of schedules. Making one sets the rate of step 0; call `step` after each step. A
-    rate that is set by hand lasts until then (some of PyTorch's schedules go on from it).
+    rate that is set by hand (`optimizer.lr = x`, or by a ReduceLROnPlateau) lasts until then; a
+    schedule that is `Multiplying` goes on from it.
 
     Args:
-        optimizer: whose rate to set; of a group, each optimizer's by its own first rate.
+        optimizer: whose rate to set; of a group, each optimizer's by its own first rate: the one
+            that it was made with, or that was set before its first schedule.
         after: the number of the last step that was made elsewhere, `last_epoch` of PyTorch's, if
             there were some: the schedule goes on from there.
 
@@ -73,7 +75,8 @@ class Scheduler(ABC):
         for written in self._momentum_written(self.turn):
             written.realize()
         for each in self.optimizers:
-            each.lr = self.rate(each.base_lr, self.turn).cast(dtypes.float32)
+            each.write_rate(self.rate(each.base_lr, self.turn).cast(dtypes.float32))
+            each.is_scheduled, each.rate_was_set = True, False
 
     def _shown(self) -> dict[str, Any]:
         """Its options, and the schedules in it: not the optimizer, which it only moves."""
@@ -87,6 +90,12 @@ class Scheduler(ABC):
     @abstractmethod
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`, (1,) int32, of an optimizer made with rate `base`."""
+
+    def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
+        """The rate at step `turn`, (1,) int32, of an optimizer that has that of the step before, or
+        one that was set by hand since. At step 0 it
+        begins, after another."""
+        return self.rate(optimizer.base_lr, turn)
 
     def momentum(self, turn: Tensor) -> Tensor | None:
         """The momentum (or b1) at step `turn`; None leaves it as it is."""
@@ -107,7 +116,7 @@ class Scheduler(ABC):
         return [
             turn,
             *(
-                each.lr.assign(self.rate(each.base_lr, turn).cast(dtypes.float32).to(each.device))
+                each.lr.assign(self.next_rate(each, turn).cast(dtypes.float32).to(each.device))
                 for each in self.optimizers
             ),
             *self._momentum_written(turn),
@@ -174,6 +183,8 @@ class Scheduler(ABC):
             mine = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
             take_options(options_in(mine, each), each)
         self.told = None
+        for one in self.optimizers:
+            one.rate_was_set = True  # maybe, before the state was taken
 
     def _tensors(self) -> dict[str, Tensor]:
         return {"turn": self.turn}
@@ -187,6 +198,47 @@ class Scheduler(ABC):
     def get_last_lr(self) -> list[float]:
         """The rates now, one an optimizer."""
         return [float(each.lr.item()) for each in self.optimizers]
+
+
+class Multiplying(Scheduler):
+    """A schedule that multiplies the rate, or what that has above `lowest`, from step to step, so
+    it goes on from one that was set by hand.
+
+    >>> from tinygrad.nn.optim import SGD, ExponentialLR
+    >>> optimizer = SGD([Tensor([1.0])], lr=1.0)
+    >>> schedule = ExponentialLR(optimizer, gamma=0.5)
+    >>> schedule.step()
+    >>> optimizer.lr = 0.125
+    >>> schedule.step(); schedule.get_last_lr()
+    [0.0625]
+    """
+
+    @property
+    def lowest(self) -> float:
+        """What isn't multiplied."""
+        return 0.0
+
+    def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
+        """The closed form. After a rate that is another than that gave, what this has above the
+        lowest, times how much that of the closed form grows; where that has none, as much more."""
+        rate = self.rate(optimizer.base_lr, turn)
+        if not capturing() and _is_by_schedule(optimizer):  # a replay looks at the rate itself
+            return rate
+        now, before = optimizer.lr.to(turn.device), self.rate(optimizer.base_lr, turn - 1)
+        above = before - self.lowest
+        grown = (now - self.lowest) * ((rate - self.lowest) / above) + self.lowest
+        after = (above == 0).where(now + (rate - before), grown)
+        was_set = (turn > 0) & ((now - before).abs() > before.abs() * NEAR)
+        return was_set.where(after, rate)
+
+
+def _is_by_schedule(optimizer: Optimizer) -> bool:
+    """Whether nobody has set the rate by hand. A capture, which would watch that, doesn't ask."""
+    return not optimizer.rate_was_set
+
+
+NEAR = 1e-5
+"""By how much of it a rate may differ from the closed form, which kernels round in several ways."""
 
 
 @dataclass(eq=False, repr=False)
@@ -231,21 +283,17 @@ class MultiplicativeLR(Scheduler):
 
     def __post_init__(self) -> None:
         check_factor("MultiplicativeLR", self.factor)
-        before = (self.factor(Tensor([turn])) for turn in range(1, self.after + 2))
-        self.product = _kept(math.prod(float(Tensor(factor).item()) for factor in before))
         super().__post_init__()
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
-        """base times the product so far."""
-        return self.product * base
+        """base times the factors of the steps that were made elsewhere."""
+        factors = [self.factor(Tensor([turn])) for turn in range(1, self.after + 2)]
+        product = math.prod(float(Tensor(factor).item()) for factor in factors)
+        return turn.float().const_like(product) * base
 
-    def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize these with the optimizer's step."""
-        product = self.product.assign(self.product * self.factor(self.turn + 1))
-        return [product, *super().schedule_step()]
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return {"turn": self.turn, "product": self.product}
+    def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
+        """The rate times the step's factor."""
+        return optimizer.lr.to(turn.device) * self.factor(turn)
 
 
 def check_factor(who: str, factor: object) -> None:
@@ -257,7 +305,7 @@ def check_factor(who: str, factor: object) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class ConstantLR(Scheduler):
+class ConstantLR(Multiplying):
     """The first rate times `factor` for `total_iters` steps, then the first rate.
 
     >>> from tinygrad.nn.optim import SGD
@@ -282,7 +330,7 @@ class ConstantLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class LinearLR(Scheduler):
+class LinearLR(Multiplying):
     """Warm-up: the first rate times a factor that goes linearly from `start_factor` to
     `end_factor`.
 
@@ -314,7 +362,7 @@ class LinearLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class StepLR(Scheduler):
+class StepLR(Multiplying):
     """The rate times `gamma` every `step_size` steps.
 
     >>> from tinygrad.nn.optim import SGD
@@ -335,7 +383,7 @@ class StepLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class MultiStepLR(Scheduler):
+class MultiStepLR(Multiplying):
     """The rate times `gamma` at each of the `milestones`.
 
     >>> from tinygrad.nn.optim import SGD
@@ -360,7 +408,7 @@ class MultiStepLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class ExponentialLR(Scheduler):
+class ExponentialLR(Multiplying):
     """The rate times `gamma` in every step.
 
     >>> from tinygrad.nn.optim import SGD
@@ -379,7 +427,7 @@ class ExponentialLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class PolynomialLR(Scheduler):
+class PolynomialLR(Multiplying):
     """Down to 0 in `total_iters` steps, along (1 - share)^power.
 
     >>> from tinygrad.nn.optim import SGD
@@ -405,7 +453,7 @@ class PolynomialLR(Scheduler):
 
 
 @dataclass(eq=False, repr=False)
-class CosineAnnealingLR(Scheduler):
+class CosineAnnealingLR(Multiplying):
     """Down to `eta_min` in `T_max` steps along half a cosine, and up again.
 
     (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016.)
@@ -421,6 +469,11 @@ class CosineAnnealingLR(Scheduler):
     T_max: int
     eta_min: float = 0.0
     counts = ("T_max",)
+
+    @property
+    def lowest(self) -> float:
+        """`eta_min`."""
+        return self.eta_min
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """eta_min + (base - eta_min)·(1 + cos(π·turn / T_max)) / 2."""
@@ -506,6 +559,14 @@ class SequentialLR(Scheduler):
             now = (turn >= milestone).where(later, now)
         return now
 
+    def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
+        """That of the schedule whose turn it is."""
+        now = self.schedulers[0].next_rate(optimizer, turn)
+        for milestone, schedule in zip(self.milestones, self.schedulers[1:], strict=True):
+            later = schedule.next_rate(optimizer, (turn - milestone).maximum(0))
+            now = (turn >= milestone).where(later, now)
+        return now
+
     def momentum(self, turn: Tensor) -> Tensor | None:
         """That of the schedule whose turn it is, if it moves it; else it stays as it was set."""
         now, begins = None, [0, *self.milestones]
@@ -521,7 +582,7 @@ class SequentialLR(Scheduler):
         return now
 
 
-class ChainedScheduler(Scheduler):
+class ChainedScheduler(Multiplying):
     """Several schedules at once: the first rate times the factors of all.
 
     Args:
@@ -542,10 +603,11 @@ class ChainedScheduler(Scheduler):
         if not schedulers:
             raise ArgumentError("ChainedScheduler: of no schedules; give at least one")
         for each in schedulers:
-            if not isinstance(each, FACTORS) or getattr(each, "eta_min", False):
+            if not isinstance(each, Multiplying) or each.lowest:
+                kinds = ", ".join(kind.__name__ for kind in Multiplying.__subclasses__())
                 raise ArgumentError(
                     f"ChainedScheduler: {type(each).__name__} sets a rate of its own; legal are "
-                    f"{', '.join(kind.__name__ for kind in FACTORS)}, down to 0"
+                    f"{kinds}, down to 0"
                 )
             if each.optimizers != schedulers[0].optimizers:
                 raise ArgumentError("ChainedScheduler: of several optimizers; legal is one")
@@ -557,18 +619,6 @@ class ChainedScheduler(Scheduler):
         """base times the factors of all."""
         factors = [each.rate(1.0, turn) for each in self.schedulers]
         return functools.reduce(Tensor.mul, factors) * base
-
-
-FACTORS = (
-    ConstantLR,
-    LinearLR,
-    StepLR,
-    MultiStepLR,
-    ExponentialLR,
-    PolynomialLR,
-    CosineAnnealingLR,
-)
-"""The schedules whose rate is the first one times a factor."""
 
 
 class ReduceLROnPlateau:
@@ -644,6 +694,7 @@ class ReduceLROnPlateau:
 
     def _cut(self, optimizer: Optimizer, cut: Tensor) -> Tensor:
         """The rate, lower where `cut` is true."""
+        optimizer.rate_was_set = True
         lower = (optimizer.lr * self.factor).maximum(self.min_lr)
         cut = cut.to(optimizer.device) & (optimizer.lr - lower > self.eps)
         return optimizer.lr.assign(cut.where(lower, optimizer.lr))
