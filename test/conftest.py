@@ -63,6 +63,15 @@ def alone():
         faults.forget_faults()
 
 
+@pytest.fixture
+def others_are_old():
+    """What other tests left isn't looked at when this one collects garbage: it is a million objects
+    and more, a second or two each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def pytest_collection_finish():
     """What was collected counts as old. Frozen it must not stay: `garbage_kept` would do less."""
     gc.freeze()
