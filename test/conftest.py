@@ -56,17 +56,28 @@ def alone():
     random.seed(0)
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # all devices would note who asked: 4 ms
     if tensor := getattr(sys.modules.get("tinygrad"), "Tensor", None):
         tensor.manual_seed(0)
     if faults := sys.modules.get("tinygrad.engine.faults"):
         faults.forget_faults()
 
 
+@pytest.fixture
+def others_are_old():
+    """What other tests left isn't looked at when this one collects garbage: it is a million objects
+    and more, a second or two each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def pytest_collection_finish():
     """What was collected counts as old. Frozen it must not stay: `garbage_kept` would do less."""
     gc.freeze()
     gc.unfreeze()
+    # a look at all objects takes a second or two, and most of what tests leave has no cycles
+    gc.set_threshold(5_000, 10, 40)
     gc.enable()
 
 

@@ -108,6 +108,7 @@ def symbolic():
     ],
     ids=lambda p: getattr(p, "__name__", p),
 )
+@pytest.mark.usefixtures("others_are_old")
 def test_a_captured_call_runs_few_functions(program, most, again, monkeypatch):
     # memory of others that isn't aligned is asked for in each call, and lives as long as its owner
     monkeypatch.setattr(sharing, "_crooked", weakref.WeakSet())

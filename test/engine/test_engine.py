@@ -129,6 +129,7 @@ def test_explain_tells_the_bytes_that_must_move():
     assert "bytes: 64 given + 64 results are the floor; kernels move 128" in text
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_memory_is_freed_with_the_tensor():
     gc.collect()
     before = GlobalCounters.mem_used
@@ -880,6 +881,7 @@ def nodes_alive() -> int:
     return len(UOp._table)
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_ever_new_shapes_stay_within_a_bound(monkeypatch):
     """Kernels are held by plans and plans are bounded, so that shapes that never come back go;
     nothing of unlimited size holds their nodes."""

@@ -664,6 +664,7 @@ def test_what_is_made_anew_on_the_way_to_state_may_be():
         assert run(vec(n)).item() == expected
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_a_model_is_not_kept_alive_by_its_captured_step():
     model = Scaled()
     for _ in range(4):
@@ -933,6 +934,7 @@ def test_results_that_are_still_held_are_no_readers_of_what_the_next_call_overwr
     assert found == [[15.0, 4.5], [6.825, 0.344], [0.609, -3.056], [-5.937, -7.705]]
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_a_generator_that_dies_harms_no_step_that_never_drew_from_it():
     """A capture may meet streams of other programs; it keeps those that it drew from itself."""
     bystander, own = Generator(1), Generator(2)
@@ -946,6 +948,7 @@ def test_a_generator_that_dies_harms_no_step_that_never_drew_from_it():
     assert found == [(x + Tensor.rand(2, generator=fresh)).tolist() for _ in range(4)]
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_what_nobody_sees_after_a_replay_takes_turns_in_one_arena():
     x = Tensor.zeros(1 << 19).contiguous().realize()
     gc.collect()
@@ -1304,6 +1307,7 @@ def trained(momentum, jit):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.usefixtures("others_are_old")
 def test_gradients_that_nobody_reads_are_not_stored(momentum):
     losses, kept = trained(momentum, jit=1)
     assert kept < (1 + bool(momentum)) * 256 * 512 * 4 * 9 // 8  # the weights and their momentum

@@ -278,6 +278,7 @@ def test_a_view_costs_the_same_however_many_tensors_live(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("spec", [0, 1])
+@pytest.mark.usefixtures("others_are_old")
 def test_a_write_that_nobody_reads_goes_with_its_tensor(write, spec):
     with Context(SPEC=spec):
         kept = []

@@ -241,6 +241,7 @@ def test_nothing_is_recorded_where_nothing_is_wanted():
     assert rounded(Tensor(X)).requires_grad is None
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_a_loop_keeps_nothing():
     x, sizes = Tensor(X, requires_grad=True), []
     for _ in range(4):

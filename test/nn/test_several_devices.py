@@ -142,6 +142,7 @@ def test_shared_optimizers_step_as_whole_ones(optimizer):
         check_same(trained(MLP, "data", optimizer, steps=2, stage=stage), wanted)
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_each_stage_of_zero_takes_less_memory_on_each_device():
     held = {}
     for stage in range(4):

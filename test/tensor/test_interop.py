@@ -445,6 +445,7 @@ def test_an_array_that_is_given_is_as_it_was_then():
 # ---- lifetime ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_memory_lives_as_long_as_its_borrower():
     x = Tensor(np.full(1000, 7.0)).realize()
     held = [np.from_dlpack(x), torch.from_dlpack(x), np.asarray(x), np.asarray(x.__buffer__(0))]
@@ -459,6 +460,7 @@ def test_memory_lives_as_long_as_its_borrower():
     assert buffer() is None and len(others) == 8
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_memory_lives_as_long_as_it_is_read_here():
     class Array(np.ndarray):
         pass
@@ -475,6 +477,7 @@ def test_memory_lives_as_long_as_it_is_read_here():
     assert gone() is None
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_a_capsule_that_nobody_takes_is_given_back():
     x = on("CPU", (1, 2))
     buffer, lent = x.uop.base.realized, len(dlpack._lent)

@@ -80,6 +80,7 @@ def test_a_node_that_another_thread_makes_is_whole_as_soon_as_it_is_found(kind):
 
 
 @pytest.mark.parametrize("kind", READERS)
+@pytest.mark.usefixtures("others_are_old")
 def test_a_node_whose_making_is_broken_off_leaves_nothing(kind):
     def break_off():
         raise KeyboardInterrupt
@@ -99,6 +100,7 @@ def test_a_node_whose_making_is_broken_off_leaves_nothing(kind):
     assert not any(id(x) in key[2] for key in UOp._table for x in sources)
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_dead_nodes_leave_the_table():
     def deep():
         graph = var()
@@ -190,6 +192,7 @@ def test_toposort_lists_sources_first_and_once():
 DEPTH = 100_000
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_depth_needs_no_recursion():
     deep = x = var()
     for _ in range(DEPTH):

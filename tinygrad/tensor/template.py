@@ -15,7 +15,6 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from operator import is_
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
@@ -304,7 +303,7 @@ class Result(NamedTuple):
     def gives(self, result: Any, nodes: Sequence[UOp]) -> bool:
         """Whether these are the nodes of the results."""
         right = [each._uop for each in (result if self.container else (result,))]
-        return all(map(is_, _plain(nodes), _plain(right)))
+        return _are_alike(nodes, right)
 
 
 ANY_NUMBER = Result(Template((), ()), [], None, False)
@@ -449,6 +448,30 @@ def _plain(nodes: Sequence[UOp], holes: Collection[UOp] = ()) -> list[UOp]:
     owned = [n for n in below if n.op is Ops.CONST and len(n.src) > 1 and n not in holes]
     plain = {n: n.with_src(n.src[:1]) for n in owned}
     return [node.substitute(plain) for node in nodes] if plain else list(nodes)
+
+
+def _are_alike(nodes: Sequence[UOp], others: Sequence[UOp]) -> bool:
+    """Whether these are the same when they are `_plain`. What both share isn't walked, or each call
+    of a long chain would walk all that lies before it."""
+    pairs, seen = [*zip(nodes, others, strict=True)], set()
+    while pairs:
+        pair = one, other = pairs.pop()
+        if one is other or pair in seen:
+            continue
+        seen.add(pair)
+        if one.op is Ops.CONST is other.op:
+            if one.with_src(one.src[:1]) is not other.with_src(other.src[:1]):
+                return False
+        elif (one.op, one.dtype, one.arg, one.tag) != (
+            other.op,
+            other.dtype,
+            other.arg,
+            other.tag,
+        ) or len(one.src) != len(other.src):
+            return False
+        else:
+            pairs += zip(one.src, other.src, strict=True)
+    return True
 
 
 class _OnStandIns:

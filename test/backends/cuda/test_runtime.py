@@ -389,6 +389,7 @@ def test_timed_runs_give_seconds_of_each_kernel(library, monkeypatch):
     assert library.calls["cuEventElapsedTime"] >= 1
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_what_nobody_holds_is_given_back(library, monkeypatch):
     made = FakeLibrary()
     device = opened(made, monkeypatch)
@@ -537,6 +538,7 @@ def test_a_card_takes_the_newest_row_that_it_and_its_driver_know(
     assert device.target.cpu == chip
 
 
+@pytest.mark.usefixtures("others_are_old")
 def test_a_lost_card_says_so_each_time_and_others_go_on(library):
     x = Tensor(numbers(5, 5), device="CUDA:2").realize()
     library.fails["cuStreamSynchronize"] = [700]

@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -53,11 +54,24 @@ def assemble(ptx: str, chip: str, folder: Path) -> tuple[Path, str]:
     return made, f"{words}\n{ptx}" if ran.returncode or "(C75" in words else ""
 
 
-def instructions(ptx: str, chip: str, folder: Path) -> str:
-    """The chip's instructions (SASS)."""
-    made, problem = assemble(ptx, chip, folder)
+def instructions(kernels: list[str], chip: str, folder: Path) -> list[str]:
+    """The chip's instructions (SASS) of each kernel. They are assembled as one module, for the
+    disassembler takes half a second to begin."""
+    made, problem = assemble(as_one_module(kernels), chip, folder)
     assert not problem, problem
     command = [tool("nvdisasm"), "--print-code", str(made)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    parts = re.split(r"^//-+ \.text\.kernel(\d+)_", ran.stdout, flags=re.MULTILINE)
+    texts = dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+    return [texts[number] for number in range(len(kernels))]
+
+
+def as_one_module(kernels: list[str]) -> str:
+    """PTX with all of the kernels, which have their numbers in their names."""
+    heads, bodies = {}, []
+    for number, ptx in enumerate(kernels):
+        head, _, body = ptx.partition(".visible .entry ")
+        heads |= dict.fromkeys(head.splitlines())  # what all say is said once
+        bodies.append(f".visible .entry kernel{number}_{body}")
+    return "\n".join([*heads, *bodies])
