@@ -162,7 +162,9 @@ class Inlining:
             return False  # sums have neither vectors nor tiles in loops that run in order
         if (node, demand) in self.folded:
             part = self.folded[node, demand]
-            is_rather = self._rather_folded(node, contexts, part)
+            if not part and inner > SHORT_SUM * node.size and rereads_factors(node):
+                return False
+            is_rather = part > 0 and self._rather_folded(node, contexts, part)
             if is_rather or part == 1:
                 return is_rather
         if any(is_redone(demand, context) for context in contexts):

@@ -329,7 +329,7 @@ class Demands:
         found = fold_index(node, demand.where, lambda axis: self._counter(node, axis))
         inner = self._link(node, demand, *found)
         part = part_of_taps(node.arg[0], node.room, phases=not self._has_groups)
-        if part:
+        if part is not None:
             self._inlining.folded[node.src[0], inner] = part
         self._ask_in_loops(inner, node, demand, contexts)
 
