@@ -325,6 +325,23 @@ def test_which_pixel_was_the_largest_is_asked_again_not_stored() -> None:
     assert max(temporaries(gradient)) <= 4 * 8 * 32 * 32
 
 
+@pytest.mark.parametrize("activation", ["softplus", "mish", "asinh"])
+def test_values_that_share_most_of_their_operations_are_made_again_together(
+    activation: str,
+) -> None:
+    """A backward pass reads several; each alone would cost more operations than storing it, and all
+    of them hardly more than one."""
+
+    def kept(rows: int) -> int:
+        x = data(rows, 256)
+        y = getattr(x, activation)().log_softmax(-1)
+        (gradient,) = y.gradient(x, gradient=data(rows, 256))
+        return temporaries(y, gradient, wishes=Wishes(cache=32 << 20)).count(x.size)
+
+    assert kept(2048) == 3  # the softmax's
+    assert kept(64) > 5  # in a core's own cache storing costs little
+
+
 def test_what_windows_ask_for_several_times_is_made_once() -> None:
     """Each maximum's share of the gradient is stored; the pixels only look which are theirs."""
     x = data(4, 8, 30, 30)
