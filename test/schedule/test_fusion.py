@@ -300,6 +300,17 @@ def test_the_input_gradient_of_a_convolution_is_one_sum() -> None:
     assert temporaries(of_input(data(2, 8, 33, 33), filters, stride=2)) != []
 
 
+@pytest.mark.parametrize("size, pad", [(24, 1), (7, 0)])
+def test_a_product_whose_phases_are_no_loops_is_stored(size: int, pad: int) -> None:
+    """With as many taps as the stride a pixel has one product, whose weights it picks. Phases of
+    other sizes, or short ones, are loops around nothing, so it picked them lane by lane."""
+    image, weight = data(2, 96, size, size), data(96, 8, 3, 3)
+    assert temporaries(image.conv_transpose2d(weight, stride=3, padding=pad)) == [2 * 72 * size**2]
+    few = image[:, :32].conv_transpose2d(weight[:32], stride=3, padding=pad)
+    assert temporaries(few) == []  # what is stored costs as much as this saves
+    assert temporaries(data(2, 96, 24, 24).conv_transpose2d(weight, stride=3)) == []
+
+
 def test_a_product_that_is_spread_over_pixels_has_a_kernel_of_its_own() -> None:
     """Its tiles read both factors once; inside of the pixels' loops each result would be alone."""
     images, weight = data(32, 64, 24, 24), data(200, 64)
@@ -312,6 +323,23 @@ def test_which_pixel_was_the_largest_is_asked_again_not_stored() -> None:
     pixels = (x * data(8, 1, 1) + data(8, 1, 1) * data(8, 1, 1)).relu()
     (gradient,) = pixels.max_pool2d(3, 2, padding=1).sum().gradient(x)
     assert max(temporaries(gradient)) <= 4 * 8 * 32 * 32
+
+
+@pytest.mark.parametrize("activation", ["softplus", "mish", "asinh"])
+def test_values_that_share_most_of_their_operations_are_made_again_together(
+    activation: str,
+) -> None:
+    """A backward pass reads several; each alone would cost more operations than storing it, and all
+    of them hardly more than one."""
+
+    def kept(rows: int) -> int:
+        x = data(rows, 256)
+        y = getattr(x, activation)().log_softmax(-1)
+        (gradient,) = y.gradient(x, gradient=data(rows, 256))
+        return temporaries(y, gradient, wishes=Wishes(cache=32 << 20)).count(x.size)
+
+    assert kept(2048) == 3  # the softmax's
+    assert kept(64) > 5  # in a core's own cache storing costs little
 
 
 def test_what_windows_ask_for_several_times_is_made_once() -> None:

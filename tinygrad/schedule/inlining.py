@@ -36,11 +36,16 @@ STORE_WORTH = 96  # multiply-adds that cost as much as writing a value and foldi
 
 class Inlining:
     """The decisions about a graph: its nodes in `order`, and in `wanted` those that have been
-    demanded so far; `told`: the company that an earlier walk has found. The walk adds what it finds
-    to `folded` and `laying_out`."""
+    demanded so far; `told`: the company that an earlier walk has found, and `redone`: what it found
+    to be computed with others. The walk adds what it finds to `folded` and `laying_out`."""
 
     def __init__(
-        self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp], told: Mapping[UOp, UOp]
+        self,
+        order: Sequence[UOp],
+        wishes: Wishes,
+        wanted: Container[UOp],
+        told: Mapping[UOp, UOp],
+        redone: Container[UOp],
     ) -> None:
         # what a FOLD adds up whose taps are all visited, and the part of the visits that have one
         self.folded: dict[tuple[UOp, Demand], float] = {}
@@ -52,7 +57,7 @@ class Inlining:
         self.products = products_below(order) if keeps else {}
         self._weight, self._leaves = redo.weights_below(order)
         self._kept = redo.kept_anyway(order)
-        self._wishes, self._wanted, self._told = wishes, wanted, told
+        self._wishes, self._wanted, self._told, self._redone = wishes, wanted, told, redone
 
     def allows(self, node: UOp, demands: Demanded) -> bool:
         """Whether the node is computed in the kernels that demand it, rather than stored."""
@@ -61,7 +66,7 @@ class Inlining:
         kernels = {d.kernel for d in demands}
         if any(k.weight + redo.weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
-        if self._is_kept_in_rows(node, demands):
+        if node in self._redone or self._is_kept_in_rows(node, demands):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)
@@ -136,8 +141,8 @@ class Inlining:
             return False
         near = node.size * node.dtype.itemsize <= self._wishes.cache and follow(demands)
         worth = redo.NEAR_WORTH if near else redo.BYTE_WORTH
-        read = redo.small_work(node, self._is_stored_anyway, worth)
-        return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
+        found = redo.small_work((node,), self._is_stored_anyway, worth)
+        return found is not None and (not inside or all(map(self._is_stored_anyway, found[1])))
 
     def _is_stored_anyway(self, node: UOp) -> bool:
         """Whether a value is in memory in any case, whatever is decided about the node in
@@ -162,7 +167,9 @@ class Inlining:
             return False  # sums have neither vectors nor tiles in loops that run in order
         if (node, demand) in self.folded:
             part = self.folded[node, demand]
-            is_rather = self._rather_folded(node, contexts, part)
+            if not part and inner > SHORT_SUM * node.size and rereads_factors(node):
+                return False
+            is_rather = part > 0 and self._rather_folded(node, contexts, part)
             if is_rather or part == 1:
                 return is_rather
         if any(is_redone(demand, context) for context in contexts):

@@ -237,18 +237,23 @@ def fold_axis(
     return position, tap, conditions, [] if loop is ZERO else [loop]
 
 
-def part_of_taps(windows: Sequence[tuple[int, ...]], shape: Sequence[Any], phases: bool) -> float:
+def part_of_taps(
+    windows: Sequence[tuple[int, ...]], shape: Sequence[Any], phases: bool
+) -> float | None:
     """The part of the turns of a FOLD's loops that visit a tap: with a stride, the last turn of
-    some phases visits none, which recipes leave out. 0 if turns also visit taps that read another
-    element, and with a stride if there shall be no `phases`, or they are short rows or differ in
-    length, so that they are no loops of their own, or an image has one channel: its sums are no
-    products."""
+    some phases visits none, which recipes leave out. 0 if phases are no loops of their own, as they
+    differ in length or are short rows. None if turns also visit taps that read another element, or
+    with a stride if there shall be no `phases`, all have as many taps, or an image has one channel:
+    its sums are no products."""
+    strided = [window for window in windows if window[2] > 1]
+    if not strided:
+        return 1
+    if not phases or any(dilation > 1 for _, _, _, dilation, *_ in strided):
+        return None
     part, row, channels = 1.0, shape[-1], shape[windows[0][0] - 1]
-    for axis, taps, stride, dilation, *_ in windows:
-        if stride > 1 and not (
-            phases and dilation == 1 and taps % stride and shape[axis] % stride == 0
-        ):
-            return 0
-        part *= taps / (stride * ceildiv(taps, stride))
-        row = ceildiv(row, stride) if axis == len(shape) - 1 else row
-    return part if part == 1 or (row >= LONG_ROW and channels != 1) else 0
+    for axis, taps, stride, *_ in strided:
+        part *= 0 if shape[axis] % stride else taps / (stride * ceildiv(taps, stride))
+        row = row // stride if axis == len(shape) - 1 else row
+    if not part or row < LONG_ROW:
+        return 0
+    return None if channels == 1 or any(w[1] % w[2] == 0 for w in strided) else part

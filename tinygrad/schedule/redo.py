@@ -5,7 +5,7 @@ operations on values that are stored anyway."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import COMPUTED, beneath, memory_base, reached
@@ -26,6 +26,9 @@ BYTE_WORTH = 12
 
 NEAR_WORTH = 4
 """The same, where that kernel follows so soon that the byte is still in a cache."""
+
+OWN_CACHE = 16
+"""What is this many times smaller than the cache that cores share is in a core's own."""
 
 SMALL = 8
 """Reading a value is free if it is this many times smaller than the result."""
@@ -106,24 +109,38 @@ def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
     return found
 
 
+def made_together(values: Sequence[UOp], stored: Container[UOp], cache: int) -> list[UOp]:
+    """Of values that a kernel reads, each element once: those that it had better compute, with what
+    they are made of. Each of them may cost more operations than storing it, but not all together,
+    as they share most of them. Few bytes are still in a core's own cache."""
+    same = [value for value in values if value.size == values[0].size]
+    size = sum(value.size * value.dtype.itemsize for value in same)
+    if len(same) == 1 or size * OWN_CACHE < cache:
+        return []
+    worth = NEAR_WORTH if size <= cache else BYTE_WORTH
+    found = small_work(same, lambda node: node in stored, worth)
+    return found[0] if found else []
+
+
 def small_work(
-    node: UOp, is_kept: Callable[[UOp], bool], byte_worth: int = BYTE_WORTH
-) -> list[UOp] | None:
-    """The stored values that an element is computed from, if few of them are large, and if
-    computing it takes fewer operations than storing it; each operation counts once, however often
-    its result is used."""
-    most = byte_worth * node.dtype.itemsize
-    weight, large, read = 0, 0, list[UOp]()
+    nodes: Sequence[UOp], is_kept: Callable[[UOp], bool], byte_worth: int
+) -> tuple[list[UOp], list[UOp]] | None:
+    """What is computed for an element of each of these nodes, and the stored values that it is
+    computed from, if few of them are large, and if this takes fewer operations than storing the
+    nodes; each operation counts once, however often its result is used."""
+    most = byte_worth * sum(node.dtype.itemsize for node in nodes)
+    weight, large, made, read = 0, 0, list[UOp](), list[UOp]()
 
     def is_made(top: UOp) -> bool:
-        return top.op in COMPUTED and (top is node or not is_kept(top))
+        return top.op in COMPUTED and (top in nodes or not is_kept(top))
 
-    for top in reached(node, through=is_made):
+    for top in reached(*nodes, through=is_made):
         if is_made(top):
             weight += weight_of(top)
+            made.append(top)
         elif top.op not in FREE_LEAVES:
             read.append(top)
-            large += top.size * SMALL > node.size
+            large += top.size * SMALL > nodes[0].size
         if weight > most or large > LARGE_LEAVES:
             return None
-    return read
+    return made, read

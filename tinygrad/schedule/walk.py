@@ -11,7 +11,7 @@ fit, and its users read memory).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from tinygrad.schedule.bases import (
@@ -49,9 +49,10 @@ from tinygrad.schedule.movement import (
     offset_of,
     part_of_taps,
     source_index,
+    turns_of,
 )
 from tinygrad.schedule.plan import Wishes
-from tinygrad.schedule.redo import NO_VALUE, weight_of
+from tinygrad.schedule.redo import NO_VALUE, made_together, weight_of
 from tinygrad.schedule.row_loops import above_reductions, reduced_at, rows_first, split_sizes
 from tinygrad.uop import GroupOp, Ops, UOp
 
@@ -65,14 +66,19 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     stored: set[UOp] = set()
     apart: set[UOp] = set()
     company: dict[UOp, UOp] = {}
+    redone: set[UOp] = set()
     while True:
-        found = Demands(sink, wishes, stored, apart, company.items())
+        found = Demands(sink, wishes, stored, apart, company.items(), redone)
         circles = in_circles(found.kernels)
         more = beyond(found.kernels, wishes) if wishes.buffers else (set(), set())
         settled = found.company.keys() <= company.keys()
         alone = more[1] | circles | between(found.crossings)
         if settled and more[0] | circles <= stored and alone <= apart:
-            return found
+            values = found.read_once.values()
+            again = {n for v in values for n in made_together(v, found.stored_at, wishes.cache)}
+            if again <= redone:
+                return found
+            redone |= again
         company = {**found.company, **company}
         stored |= more[0] | circles
         apart |= alone
@@ -88,6 +94,7 @@ class Demands:
         stored: Iterable[UOp],
         apart: Iterable[UOp],
         company: Iterable[tuple[UOp, UOp]],
+        redone: Collection[UOp],
     ) -> None:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}
@@ -95,6 +102,8 @@ class Demands:
         self.links: dict[tuple[UOp, Demand], Link] = {}
         self.stored_at: dict[UOp, Demand] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
+        # by kernel the values that it alone reads, each element once, but for who computes them
+        self.read_once: dict[Kernel, list[UOp]] = {}
         self._pending: dict[UOp, Demanded] = {}
         # kernels (of steps: their positions) that need the whole of a node in memory
         self._readers: dict[UOp, list[Kernel | int]] = {}
@@ -103,7 +112,7 @@ class Demands:
         self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._company = dict(company)
         self._beside = {} if wishes.lanes else beside(self.order)
-        self._inlining = Inlining(self.order, wishes, self._pending, self._company)
+        self._inlining = Inlining(self.order, wishes, self._pending, self._company, redone)
         self._has_groups = bool(wishes.lanes)
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order)
@@ -164,7 +173,12 @@ class Demands:
         here = self.stored_at[node] = Demand(kernel, index, None)
         if joined is not None:
             self.same_as[node, joined] = here
-        self._read(node, {d: c for d, c in demands.items() if d != joined})
+        others = {d: c for d, c in demands.items() if d != joined}
+        self._read(node, others)
+        if node.op in GroupOp.Elementwise and len(others) == 1 and node not in self._stored:
+            ((demand, contexts),) = others.items()
+            if is_concrete(node) and sum(map(turns_of, contexts)) <= node.size:
+                self.read_once.setdefault(demand.kernel, []).append(node)
         loops = None if joined is None else stored_in(node, joined)
         self._inline(node, {here: {kernel.ranges if loops is None else loops}})
 
@@ -329,7 +343,7 @@ class Demands:
         found = fold_index(node, demand.where, lambda axis: self._counter(node, axis))
         inner = self._link(node, demand, *found)
         part = part_of_taps(node.arg[0], node.room, phases=not self._has_groups)
-        if part:
+        if part is not None:
             self._inlining.folded[node.src[0], inner] = part
         self._ask_in_loops(inner, node, demand, contexts)
 
