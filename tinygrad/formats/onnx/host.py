@@ -207,7 +207,9 @@ def split_sizes(size: int, sizes: Any, wanted: int | None, count: int) -> list[i
     return [min(each, max(size - i * each, 0)) for i in range(count)]
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., Array]:
+def _reduced(function: Callable[..., Any], empty: float | None = None) -> Callable[..., Array]:
+    """`function` reduces axes. `empty`: the infinity that no elements give."""
+
     def reduce(
         x: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Array:
@@ -215,10 +217,19 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Array]:
             if noop_with_empty_axes:
                 return x
             axes = range(x.ndim)
-        made = function(x, axis=axes_of(axes, x.ndim), keepdims=bool(keepdims))
+        start = {} if x.size or empty is None else {"initial": _bound(x.dtype, empty)}
+        made = function(x, axis=axes_of(axes, x.ndim), keepdims=bool(keepdims), **start)
         return np.asarray(made).astype(x.dtype)
 
     return reduce
+
+
+def _bound(kind: np.dtype[Any], infinity: float) -> Any:
+    """The number of a type that is next to an infinity."""
+    if kind.kind == "f":
+        return infinity
+    limits = (False, True) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    return limits[infinity > 0]
 
 
 def _compare(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -271,8 +282,8 @@ FOLDED: Mapping[str, Callable[..., Any]] = {
     "Or": _compare(np.logical_or),
     "Pow": _power,
     "Range": range_,
-    "ReduceMax": _reduced(np.max),
-    "ReduceMin": _reduced(np.min),
+    "ReduceMax": _reduced(np.max, -math.inf),
+    "ReduceMin": _reduced(np.min, math.inf),
     "ReduceProd": _reduced(np.prod),
     "ReduceSum": _reduced(np.sum),
     "Reshape": reshape,
