@@ -23,11 +23,11 @@ def ints(*numbers):
     return np.array(numbers, np.int64)
 
 
-def node_model(operator, inputs, outputs=1, opset=21, constant=False, **attributes):
+def node_model(operator, inputs, outputs=1, opset=21, constant=False, domain="", **attributes):
     """A model of one node; its inputs are the graph's, or constants."""
     names = ["" if x is None else f"i{place}" for place, x in enumerate(inputs)]
     made = [f"o{place}" for place in range(outputs)]
-    node = helper.make_node(operator, names, made, **attributes)
+    node = helper.make_node(operator, names, made, domain=domain, **attributes)
     given = {name: np.asarray(x) for name, x in zip(names, inputs, strict=True) if name}
     kinds = {name: kind_of(x) for name, x in given.items()}
     values = [helper.make_tensor_value_info(n, kinds[n], x.shape) for n, x in given.items()]
@@ -35,7 +35,8 @@ def node_model(operator, inputs, outputs=1, opset=21, constant=False, **attribut
     protos = [numpy_helper.from_array(x, name) for name, x in given.items()]
     parts = ([], results, protos) if constant else (values, results)
     graph = helper.make_graph([node], "g", *parts)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    sets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 1)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=10)
     return model, {} if constant else given
 
 
@@ -137,6 +138,46 @@ def test_an_attribute_of_the_first_versions_has_no_effect():
     later, _ = node_model("Elu", (X,), opset=6, alpha=0.5)
     found, wanted = (OnnxRunner(each)(inputs)["o0"].numpy() for each in (model, later))
     np.testing.assert_array_equal(found, wanted)
+
+
+ROWS = X[0]
+COLUMNS = [
+    ("Scaler", (ROWS,), attributes(offset=[0.1, 0.2, 0.3, 0.4], scale=[1.0, 2.0, 3.0, 4.0])),
+    ("Scaler", (ints(1, 9).reshape(1, 2),), attributes(offset=[1.0], scale=[2.0])),
+    ("Normalizer", (ROWS * [[1], [0], [2]],), attributes(norm="L1")),
+    ("Normalizer", (ROWS * [[1], [0], [2]],), attributes(norm="L2")),
+    ("Imputer", (np.float32([[1, np.nan, 3]]),), attributes(
+        imputed_value_floats=[9.0], replaced_value_float=float("nan"))),
+    ("Imputer", (np.float32([[1, 0, 3]]),), attributes(
+        imputed_value_floats=[7.0, 8.0, 9.0], replaced_value_float=0.0)),
+    ("Imputer", (ints(1, 0, 3).reshape(1, 3),), attributes(
+        imputed_value_int64s=[7], replaced_value_int64=0)),
+    ("FeatureVectorizer", (ROWS, ROWS[:, :2]), attributes(inputdimensions=[4, 2])),
+    ("LinearRegressor", (ROWS,), attributes(
+        coefficients=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], intercepts=[1.0, 2.0], targets=2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator, inputs, given", COLUMNS)
+def test_columns(operator, inputs, given):
+    kept = [x.astype(np.float32) if x.dtype == np.float64 else x for x in inputs]
+    check(*node_model(operator, kept, opset=15, domain="ai.onnx.ml", **given), "onnxruntime")
+
+
+@pytest.mark.parametrize(
+    "operator, given, message",
+    [
+        ("Normalizer", attributes(norm="MAX"), "norm 'MAX'; legal are L1, L2"),
+        ("LinearRegressor", attributes(coefficients=[1.0] * 4, post_transform="LOGISTIC"),
+         "post_transform 'LOGISTIC'; legal is 'NONE'"),
+        ("Imputer", {}, "none of imputed_value_floats"),
+        ("LabelEncoder", attributes(keys_int64s=[1, 2], values_int64s=[3]), "shorter"),
+    ],
+)  # fmt: skip
+def test_columns_that_are_refused(operator, given, message):
+    model, values = node_model(operator, (ROWS,), opset=15, domain="ai.onnx.ml", **given)
+    with pytest.raises(TinygradError, match=message):
+        OnnxRunner(model)(values)
 
 
 # ---- graphs in nodes -----------------------------------------------------------------------------
