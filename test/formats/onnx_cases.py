@@ -58,19 +58,22 @@ def light_model(name: str) -> tuple[Any, dict[str, Any], Any]:
     return model, inputs, numpy_helper.to_array(proto)
 
 
-def failures(found: list[Any]) -> list[str]:
-    """Name and reason of each case that fails."""
-    return [f"{case.name}: {reason}" for case in found if (reason := failure(case))]
+def failures(found: list[Any], constant: bool = False) -> list[str]:
+    """Name and reason of each case that fails; see `failure`."""
+    return [f"{case.name}: {reason}" for case in found if (reason := failure(case, constant))]
 
 
-def failure(case: Any) -> str:
-    """Why a case fails; empty if it passes."""
+def failure(case: Any, constant: bool = False) -> str:
+    """Why a case fails; empty if it passes. `constant`: its inputs are constants of the model."""
     try:
         model = case.model or onnx.load(os.path.join(case.model_dir, "model.onnx"))
         runner = OnnxRunner(model)
         names = [item.name for item in model.graph.input]
         for inputs, wanted in case.data_sets or _files(case.model_dir, model):
             given = dict(zip(names, map(plain, inputs), strict=False))
+            if constant:
+                runner = OnnxRunner(_with_constants(model, given))
+                given = {name: given[name] for name in runner.graph_inputs if name in given}
             found = runner(given).values()
             atol = NOISE.get(case.name, case.atol)
             for one, other in zip(found, map(plain, wanted), strict=True):
@@ -78,6 +81,15 @@ def failure(case: Any) -> str:
     except Exception as error:  # any kind of failure is one line of the report
         return f"{type(error).__name__}: {str(error)[:300]}"
     return ""
+
+
+def _with_constants(model: Any, given: dict[str, Any]) -> Any:
+    """The model with the arrays among its inputs as constants."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+    made.graph.initializer.extend(numpy_helper.from_array(x, name) for name, x in arrays.items())
+    return made
 
 
 def plain(value: Any) -> Any:

@@ -316,6 +316,10 @@ HEAD = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
             + struct.pack("<II", 4, 3),
             "alignment 3; legal",
         ),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + (text("k") + struct.pack("<II", 4, 3)) * 2,
+            "'k' stands twice",
+        ),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_refused(raw, message):

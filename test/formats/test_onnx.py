@@ -31,6 +31,13 @@ def test_nodes(part):
     assert onnx_cases.failures(found[part::PARTS]) == []
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=SLOW) for i in range(1, PARTS))])
+def test_nodes_of_constants(part):
+    """The same inputs, where the host knows them before anything runs."""
+    found = onnx_cases.cases("node")
+    assert onnx_cases.failures(found[part::PARTS], constant=True) == []
+
+
 @pytest.mark.parametrize(
     "kind", ["simple", "pytorch-operator", pytest.param("pytorch-converted", marks=SLOW)]
 )

@@ -84,14 +84,36 @@ def test_the_command_answers(folder, capsys):
 
 def test_a_gguf_file_has_its_template(tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    writer.add_token_list(["<s>", "a"])
+    writer.add_token_list(["<s>", "a", "<pad>", "<unk>", "<sep>"])
     writer.add_bos_token_id(0)
-    writer.add_chat_template("{{ bos_token }}{{ messages[0].content }}")
+    writer.add_pad_token_id(2)
+    writer.add_unk_token_id(3)
+    writer.add_sep_token_id(4)
+    writer.add_chat_template(
+        "{{ bos_token }}{{ messages[0].content }}{{ pad_token }}{{ unk_token }}{{ sep_token }}"
+    )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert chat_text(tmp_path / "x.gguf", [{"role": "user", "content": "Hi"}]) == "<s>Hi"
+    assert (
+        chat_text(tmp_path / "x.gguf", [{"role": "user", "content": "Hi"}])
+        == "<s>Hi<pad><unk><sep>"
+    )
+
+
+def test_a_template_may_name_every_token_and_tools_may_have_their_own(folder, tmp_path):
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs.add_special_tokens({"sep_token": "<sep>", "mask_token": "<mask>", "cls_token": "<cls>"})
+    theirs.chat_template = "{{ sep_token }}{{ mask_token }}{{ cls_token }}{{ tools }}"
+    theirs.save_pretrained(tmp_path)
+    assert chat_text(tmp_path, TALK) == theirs.apply_chat_template(TALK, tokenize=False)
+    several = {"default": "plain", "tool_use": "{{ tools | length }} tools"}
+    listed = [{"name": name, "template": text} for name, text in several.items()]
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    assert chat_text(tmp_path, TALK) == "plain"
+    assert chat_text(tmp_path, TALK, tools=[{}, {}]) == "2 tools"
 
 
 @pytest.mark.parametrize(

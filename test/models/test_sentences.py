@@ -1,12 +1,16 @@
 """all-MiniLM-L6-v2, the real weights: sentences become the vectors that everybody gets."""
 
 import hashlib
+import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tinygrad import Tensor
+from tinygrad.base.errors import ArgumentError
 from tinygrad.models.sentences import Sentences
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -56,3 +60,68 @@ def test_a_batch_gives_what_each_gives_alone(sentences):
 
 def test_no_text_no_vector(sentences):
     assert sentences([]).shape == (0, 384)
+
+
+# ---- what stands beside a model ------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(folder, tmp_path):
+    """The folder, whose small files can be written anew."""
+    for file in folder.rglob("*"):
+        place = tmp_path / file.relative_to(folder)
+        if file.is_dir():
+            place.mkdir(exist_ok=True)
+        elif file.suffix == ".json":
+            place.write_bytes(file.read_bytes())
+        else:
+            os.symlink(file, place)
+    return tmp_path
+
+
+def says(folder, name, **more):
+    said = json.loads((folder / name).read_bytes())
+    (folder / name).write_text(json.dumps({**said, **more}))
+
+
+POOL = "1_Pooling/config.json"
+FIRST = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+
+
+def test_a_sentence_may_be_its_first_token(sentences, copied):
+    says(copied, POOL, **FIRST)
+    tokens = sentences.tokenizer.encode("A cat sleeps.").ids
+    states, _ = sentences.encoder(Tensor([tokens]))
+    first = states[0, 0].numpy()
+    found = Sentences.from_pretrained(copied)(["A cat sleeps."])[0]
+    np.testing.assert_allclose(found, first / np.linalg.norm(first), atol=1e-5)
+
+
+def test_a_prompt_stands_before_each_text(sentences, copied):
+    name = "config_sentence_transformers.json"
+    says(copied, name, prompts={"query": "query: "}, default_prompt_name="query")
+    found = Sentences.from_pretrained(copied)(["A cat sleeps."])
+    np.testing.assert_allclose(found, sentences(["query: A cat sleeps."]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, said, message",
+    [
+        (POOL, {"pooling_mode_max_tokens": True}, "mean_tokens and pooling_mode_max_tokens"),
+        (POOL, {**FIRST, "pooling_mode_cls_token": False, "pooling_mode_lasttoken": True},
+         "pooling_mode_lasttoken; legal is one of pooling_mode_mean_tokens"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True"),
+    ],
+)  # fmt: skip
+def test_what_is_not_computed_is_refused(copied, name, said, message):
+    says(copied, name, **said)
+    with pytest.raises(ArgumentError, match=message):
+        Sentences.from_pretrained(copied)
+
+
+def test_a_further_layer_is_refused(copied):
+    steps = json.loads((copied / "modules.json").read_bytes())
+    steps.insert(2, {"path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (copied / "modules.json").write_text(json.dumps(steps))
+    with pytest.raises(ArgumentError, match="modules.json has Dense; legal are"):
+        Sentences.from_pretrained(copied)

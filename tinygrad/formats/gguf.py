@@ -163,6 +163,8 @@ def _begun(source: Source) -> tuple[_Reader, int, dict[str, Any]]:
     facts: dict[str, Any] = {}
     for _ in range(reader.count(13)):
         name = reader.text()
+        if name in facts:
+            raise FileError(f"{where}: {name!r} stands twice")
         facts[name] = reader.value(reader.number("I"))
     return reader, tensors, facts
 

@@ -135,14 +135,17 @@ class Bert(Pretrained):
 
 
 class SentenceEncoder(Bert):
-    """A vector of length 1 for each sentence: the mean of its tokens' vectors.
+    """A vector of length 1 for each sentence: the mean of its tokens' vectors, or the first one.
 
     Their dot product is the similarity of two sentences, from -1 to 1.
     """
+
+    first = False  # whether a sentence is its first token's vector
 
     def embed(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Tokens and mask (batch, tokens) → (batch, dim)."""
         states, _ = self(tokens, mask)
         weights = mask.unsqueeze(-1).cast(states.dtype)  # (batch, tokens, 1)
         mean = (states * weights).sum(1) / weights.sum(1).maximum(1e-9)
-        return mean / mean.square().sum(-1, keepdim=True).sqrt().maximum(1e-12)
+        whole = states[:, 0] if self.first else mean
+        return whole / whole.square().sum(-1, keepdim=True).sqrt().maximum(1e-12)

@@ -23,7 +23,15 @@ from tinygrad.models.texts import tokenizer_of
 Messages = Sequence[Mapping[str, Any]]
 """What was said, each with a "role" (system, user, assistant) and its "content"."""
 
-TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")  # that templates name
+TOKENS = tuple(f"{name}_token" for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"])
+"""What templates call tokens by."""
+
+GGUF = {
+    "unk_token": "unknown_token",
+    "sep_token": "seperator_token",
+    "pad_token": "padding_token",
+}
+"""What its files call them, spelling included."""
 
 MARKED = re.compile(r"({%[-+]?\s*)(end)?generation(\s*[-+]?%})")
 """Tags around what the model says, for who trains on it: to all others they say nothing."""
@@ -70,7 +78,7 @@ def chat_text(
         import jinja2.sandbox  # an extra: only who talks needs it
     except ImportError as error:
         raise ArgumentError("chat templates need jinja2: pip install 'tinygrad[text]'") from error
-    source, tokens = _template(path)
+    source, tokens = _template(path, bool(more.get("tools")))
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
@@ -98,12 +106,12 @@ def _refuse(message: str) -> NoReturn:
     raise ArgumentError(f"chat template: {message}")
 
 
-def _template(path: str | Path) -> tuple[str, dict[str, str]]:
-    """The template, and the tokens that it may name."""
+def _template(path: str | Path, has_tools: bool) -> tuple[str, dict[str, str]]:
+    """The template, of several that for tools or another, and the tokens that it may name."""
     if str(path).endswith(".gguf"):
         facts = facts_of(path)
         words = facts.get("tokenizer.ggml.tokens", [])
-        numbers = {name: facts.get(f"tokenizer.ggml.{name}_id") for name in TOKENS}
+        numbers = {name: facts.get(f"tokenizer.ggml.{GGUF.get(name, name)}_id") for name in TOKENS}
         tokens = {name: words[n] for name, n in numbers.items() if n is not None}
         found = facts.get("tokenizer.chat_template")
     else:
@@ -114,7 +122,8 @@ def _template(path: str | Path) -> tuple[str, dict[str, str]]:
         own = Path(path) / "chat_template.jinja"
         found = own.read_text(encoding="utf-8") if own.is_file() else said.get("chat_template")
         if isinstance(found, list):  # several, by name
-            found = {each["name"]: each["template"] for each in found}.get("default")
+            texts = {each["name"]: each["template"] for each in found}
+            found = texts.get("tool_use" if has_tools and "tool_use" in texts else "default")
     if found is None:
         raise ArgumentError(
             f"{path} has no chat template; legal are chat_template.jinja, a chat_template in "

@@ -3,8 +3,6 @@ one is a string or narrower than tensors support."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -22,9 +20,12 @@ def cast_on_host(x: Array, to: int, saturate: int = 1, round_mode: str = "up") -
     """An array as one of another of the standard's element types."""
     kind = numpy_dtype_of(to)
     if kind == STRINGS:
-        return np.vectorize(_as_text, otypes=[object])(x) if x.size else x.astype(object)
+        texts = [str(number) for number in x.reshape(-1)]  # the shortest that reads back as it
+        return np.array(texts, object).reshape(x.shape)
     if x.dtype == STRINGS:
-        return np.array([float(text) for text in x.reshape(-1)]).reshape(x.shape).astype(kind)
+        read = _whole if kind.kind in "iu" else float
+        made = np.array([read(text) for text in x.reshape(-1)], kind if kind.kind in "iu" else None)
+        return made.reshape(x.shape).astype(kind)
     if to == onnx.TensorProto.FLOAT8E8M0:
         made = numpy_helper.to_float8e8m0(x.astype(np.float32), bool(saturate), round_mode)
         return np.asarray(made).astype(kind)
@@ -34,9 +35,12 @@ def cast_on_host(x: Array, to: int, saturate: int = 1, round_mode: str = "up") -
         return x.astype(kind)
 
 
-def _as_text(value: Any) -> str:
-    """A number as the shortest text that reads back as it."""
-    return str(value.item() if isinstance(value, np.float64) else value)
+def _whole(text: str) -> int:
+    """A whole number, all digits of it; of a float, what is before its point."""
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
 
 
 def cast(x: Value, to: int, saturate: int = 1, round_mode: str = "up") -> Value:

@@ -1,5 +1,5 @@
-"""The domain ai.onnx.ml as far as the standard's tests cover it (features, labels, trees), and the
-optimizer steps of the training domain."""
+"""The domain ai.onnx.ml as far as the standard's tests cover it (features, labels, trees), what
+scales columns, a linear regression, and the optimizer steps of the training domain."""
 
 from __future__ import annotations
 
@@ -21,6 +21,53 @@ def _extract(x: Tensor, indices: Array) -> Tensor:
 
 def _binarize(x: Tensor, threshold: float = 0.0) -> Tensor:
     return (x > threshold).cast(x.dtype)
+
+
+def _scaled(x: Tensor, offset: list[float], scale: list[float]) -> Tensor:
+    made: Tensor = (x.float() - Tensor(offset, device=x.device)) * Tensor(scale, device=x.device)
+    return made
+
+
+def _normed(x: Tensor, norm: str = "MAX") -> Tensor:
+    """Each row over its size; a row of zeros stays."""
+    wide = x.float()
+    sizes = {
+        "L1": lambda: wide.abs().sum(-1, keepdim=True),
+        "L2": lambda: wide.square().sum(-1, keepdim=True).sqrt(),
+    }
+    if norm not in sizes:  # whether MAX takes signs is read both ways
+        raise ArgumentError(f"norm {norm!r}; legal are {', '.join(sizes)}")
+    size = sizes[norm]()
+    return wide / size.eq(0).where(1.0, size)
+
+
+def _imputed(x: Tensor, **given: Any) -> Tensor:
+    """Other values, one for all or one a column, where `x` is the one that stands for none."""
+    _, values = _first(given, ("imputed_value_floats", "imputed_value_int64s"))
+    whole = "imputed_value_int64s" in given
+    none = given.get("replaced_value_int64" if whole else "replaced_value_float", 0)
+    is_none = x.isnan() if none != none else x.eq(none)
+    return is_none.where(Tensor(values, dtype=x.dtype, device=x.device), x)
+
+
+def _side_by_side(*columns: Tensor, inputdimensions: list[int] | None = None) -> Tensor:
+    """Rows of several tensors as one."""
+    rows = [each.reshape(-1, each.shape[-1]).float() for each in columns]
+    return rows[0].cat(*rows[1:], dim=1)
+
+
+def _regressed(
+    x: Tensor,
+    coefficients: list[float],
+    intercepts: list[float] | None = None,
+    targets: int = 1,
+    post_transform: str = "NONE",
+) -> Tensor:
+    if post_transform != "NONE":
+        raise ArgumentError(f"post_transform {post_transform!r}; legal is 'NONE'")
+    weights = Tensor(coefficients, device=x.device).reshape(targets, -1)
+    out: Tensor = x.float() @ weights.T
+    return out if intercepts is None else out + Tensor(intercepts, device=x.device)
 
 
 def _first(given: dict[str, Any], names: tuple[str, ...]) -> Any:
@@ -45,7 +92,7 @@ def _encode(x: Array, **given: Any) -> Array:
         kind: Any = given["default_tensor"].dtype
     else:
         default, kind = defaults[name]
-    pairs = zip(keys.reshape(-1).tolist(), found.reshape(-1).tolist(), strict=False)
+    pairs = zip(keys.reshape(-1).tolist(), found.reshape(-1).tolist(), strict=True)
     table = {_key(key): value for key, value in pairs}
     made = [table.get(_key(key), default) for key in x.reshape(-1).tolist()]
     return np.array(made, object).astype(kind).reshape(x.shape)
@@ -124,7 +171,12 @@ def _next(
 ROWS: Table = {
     "ArrayFeatureExtractor": Row(_extract, (1,)),
     "Binarizer": _binarize,
+    "FeatureVectorizer": _side_by_side,
+    "Imputer": _imputed,
     "LabelEncoder": on_host(_encode),
+    "LinearRegressor": _regressed,
+    "Normalizer": _normed,
+    "Scaler": _scaled,
     "TreeEnsemble": on_host(_trees),
 }
 

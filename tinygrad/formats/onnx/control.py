@@ -10,7 +10,8 @@ import numpy as np
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.registry import Row, Table, Value, one
-from tinygrad.formats.onnx.values import to_host, to_tensor
+from tinygrad.formats.onnx.values import numpy_dtype_of, to_host, to_tensor
+from tinygrad.tensor.shapes import axis_of
 
 Run = Callable[[Any, dict[str, Value]], list[Value]]
 
@@ -43,13 +44,24 @@ def _loop(
         for rows, value in zip(seen, out[1 + len(kept) :], strict=True):
             rows.append(value)
         turn += 1
-    return (*kept, *(stacked(rows, 0) for rows in seen))
+    items = body.output[1 + len(kept) :]
+    return (*kept, *(_joined(rows, 0, item) for rows, item in zip(seen, items, strict=True)))
+
+
+def _joined(rows: list[Value], axis: int, item: Any) -> Value:
+    """What the turns gave as one; of no turn, none of what the graph's output `item` says."""
+    if rows:
+        return stacked(rows, axis)
+    kind = item.type.tensor_type
+    sizes = [each.dim_value for each in kind.shape.dim]
+    sizes.insert(axis_of(axis, len(sizes) + 1, "axis"), 0)
+    return np.zeros(sizes, numpy_dtype_of(kind.elem_type or 1))
 
 
 def stacked(rows: list[Value], axis: int) -> Value:
     """Values as one along a new axis."""
     if not rows:
-        return np.zeros((0,), np.float32)
+        raise ArgumentError("no values to stack; legal are one or more")
     if all(isinstance(row, np.ndarray) for row in rows):
         return np.stack(rows, axis)
     values = [to_tensor(row) for row in rows]
@@ -79,7 +91,7 @@ def _scan(
     seen: list[list[Value]] = [[] for _ in range(count)]
     for turn in range(size):
         rows = [
-            _row(x, axis % x.ndim, size - 1 - turn if backward else turn)
+            _row(x, axis_of(axis, x.ndim, "axis"), size - 1 - turn if backward else turn)
             for x, axis, backward in zip(scanned, axes, turned, strict=True)
         ]
         out = graph(body, dict(zip(names, [*states, *rows], strict=True)))
@@ -89,8 +101,10 @@ def _scan(
     axes_out = scan_output_axes or [0] * count
     turned_out = scan_output_directions or [0] * count
     joined = [
-        stacked(rows[::-1] if backward else rows, axis)
-        for rows, axis, backward in zip(seen, axes_out, turned_out, strict=True)
+        _joined(rows[::-1] if backward else rows, axis, item)
+        for rows, axis, backward, item in zip(
+            seen, axes_out, turned_out, body.output[len(states) :], strict=True
+        )
     ]
     return (*states, *joined)
 

@@ -82,7 +82,7 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     return (x < 0).where(x * slope, x)
 
 
-def _prelu_by_channel(x: Tensor, slope: Tensor, **_: Any) -> Tensor:
+def _prelu_by_channel(x: Tensor, slope: Tensor) -> Tensor:
     """Before version 7 the slopes are one for all, or one a channel."""
     shape = [-1 if i == 1 else 1 for i in range(x.ndim)] if slope.numel() > 1 else []
     return _prelu(x, slope.reshape(shape))
@@ -106,17 +106,10 @@ def _thresholded(x: Tensor, alpha: float = 1.0) -> Tensor:
     return (x > alpha).where(x, 0)
 
 
-def _plain(function: Callable[..., Tensor]) -> Function:
-    """A function of one tensor, before version 6 with an attribute that has no effect."""
-    return lambda x, *, consumed_inputs=None: function(x)
-
-
 def _aligned(function: Callable[..., Tensor]) -> Function:
     """A function of two tensors, which before version 7 met from axis `axis` on."""
 
-    def meet(
-        a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0, **_: Any
-    ) -> Tensor:
+    def meet(a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
         if axis is not None and b.ndim and broadcast:
             b = b.reshape(*b.shape, *[1] * (a.ndim - axis - b.ndim))
         return function(a, b)
@@ -125,7 +118,7 @@ def _aligned(function: Callable[..., Tensor]) -> Function:
 
 
 ROWS: Table = {
-    "Abs": _plain(Tensor.abs),
+    "Abs": Tensor.abs,
     "Acos": Tensor.acos,
     "Acosh": Tensor.acosh,
     "Add": _aligned(Tensor.add),
@@ -142,7 +135,7 @@ ROWS: Table = {
     "BitwiseXor": Tensor.bitwise_xor,
     "Cast": cast,
     "CastLike": cast_like,
-    "Ceil": _plain(Tensor.ceil),
+    "Ceil": Tensor.ceil,
     "Celu": Tensor.celu,
     "Clip": _clip,
     "Cos": Tensor.cos,
@@ -151,8 +144,8 @@ ROWS: Table = {
     "Elu": Tensor.elu,
     "Equal": _aligned(Tensor.eq),
     "Erf": Tensor.erf,
-    "Exp": _plain(Tensor.exp),
-    "Floor": _plain(Tensor.floor),
+    "Exp": Tensor.exp,
+    "Floor": Tensor.floor,
     "Gelu": _gelu,
     "Greater": _aligned(lambda a, b: a > b),
     "GreaterOrEqual": lambda a, b: a >= b,
@@ -163,35 +156,35 @@ ROWS: Table = {
     "LeakyRelu": _leaky,
     "Less": _aligned(lambda a, b: a < b),
     "LessOrEqual": lambda a, b: a <= b,
-    "Log": _plain(Tensor.log),
+    "Log": Tensor.log,
     "Max": _folded(Tensor.maximum),
     "Mean": _mean,
     "Min": _folded(Tensor.minimum),
     "Mish": Tensor.mish,
     "Mod": _mod,
     "Mul": _aligned(Tensor.mul),
-    "Neg": _plain(Tensor.neg),
+    "Neg": Tensor.neg,
     "Not": Tensor.logical_not,
     "Or": _aligned(Tensor.bitwise_or),
     "PRelu": {1: _prelu_by_channel, 7: _prelu},
     "Pow": _aligned(_pow),
-    "Reciprocal": _plain(Tensor.reciprocal),
-    "Relu": _plain(Tensor.relu),
+    "Reciprocal": Tensor.reciprocal,
+    "Relu": Tensor.relu,
     "Round": Tensor.round,
     "Selu": _selu,
     "Shrink": _shrink,
-    "Sigmoid": _plain(Tensor.sigmoid),
+    "Sigmoid": Tensor.sigmoid,
     "Sign": Tensor.sign,
     "Sin": Tensor.sin,
     "Sinh": Tensor.sinh,
     "Softplus": Tensor.softplus,
     "Softsign": Tensor.softsign,
-    "Sqrt": _plain(Tensor.sqrt),
+    "Sqrt": Tensor.sqrt,
     "Sub": _aligned(Tensor.sub),
     "Sum": _folded(Tensor.add),
     "Swish": _swish,
     "Tan": Tensor.tan,
-    "Tanh": _plain(Tensor.tanh),
+    "Tanh": Tensor.tanh,
     "ThresholdedRelu": _thresholded,
     "Where": lambda condition, x, y: condition.where(x, y),
     "Xor": _aligned(Tensor.bitwise_xor),

@@ -1,6 +1,6 @@
 """Operators on NumPy arrays of the host: shape arithmetic, whose values are known before anything
-runs, and movement of element types that tensors lack (strings, 4-bit numbers). They mean the same
-as the operators on tensors; only what shape arithmetic uses is here."""
+runs. They mean the same as the operators on tensors; only what shape arithmetic uses is here. What
+moves elements that tensors lack (strings, 4-bit numbers) moves their numbers (`numbers_for`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import numpy as np
 from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import cast_on_host
 from tinygrad.formats.onnx.registry import Array
+from tinygrad.formats.onnx.values import STRINGS, is_foreign
+from tinygrad.tensor.shapes import axis_of
 
 MOST = 1 << 28
 """Elements that a few numbers of a model make at most."""
@@ -41,10 +43,11 @@ def constant(**given: Any) -> Array:
 
 
 def _divide(a: Array, b: Array) -> Array:
+    """Whole numbers are cut off toward zero."""
     if a.dtype.kind == "f":
         return np.asarray(np.divide(a, b))
-    wide = np.trunc(a / b) if np.abs(a).max(initial=0) < 1 << 52 else a // b
-    return np.asarray(wide).astype(a.dtype)
+    upward = (a % b != 0) & ((a < 0) != (b < 0))
+    return np.asarray(a // b + upward).astype(a.dtype)
 
 
 def _mod(a: Array, b: Array, fmod: int = 0) -> Array:
@@ -52,8 +55,15 @@ def _mod(a: Array, b: Array, fmod: int = 0) -> Array:
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front."""
-    return tuple(int(a) % max(ndim, 1) for a in np.asarray(axes).reshape(-1))
+    """Axes counted from the front.
+
+    Raises:
+        AxisError: one that isn't there; ArgumentError: one that is named twice.
+    """
+    found = tuple(axis_of(int(a), ndim, "axes") for a in np.asarray(axes).reshape(-1))
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"axes {list(found)}; legal are different ones")
+    return found
 
 
 def squeeze(x: Array, axes: Any = None) -> Array:
@@ -64,6 +74,14 @@ def squeeze(x: Array, axes: Any = None) -> Array:
 def unsqueeze(x: Array, axes: Any) -> Array:
     """With new axes of size 1."""
     return np.expand_dims(x, axes_of(axes, x.ndim + np.size(axes)))
+
+
+def flatten(x: Any, axis: int = 1) -> Any:
+    """Two axes: of those before `axis`, and of the others."""
+    if not -x.ndim <= axis <= x.ndim:
+        raise ArgumentError(f"axis {axis} of shape {x.shape}; legal are {-x.ndim} to {x.ndim}")
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def reshaped(shape: tuple[int, ...], wanted: Any, allowzero: int = 0) -> tuple[int, ...]:
@@ -140,6 +158,21 @@ def tile(x: Array, repeats: Array) -> Array:
     return np.tile(x, repeats)
 
 
+def numbers_for(values: list[Any]) -> tuple[list[Any], Array]:
+    """Whole numbers in the place of all elements that tensors lack, and the elements by number; 0
+    is what fills what nothing was moved to."""
+    foreign = [value for value in values if is_foreign(value)]
+    kind = foreign[0].dtype
+    elements = [np.array([""] if kind == STRINGS else [0]).astype(kind)]
+    numbered, count = list(values), 1
+    for place, value in enumerate(values):
+        if is_foreign(value):
+            numbered[place] = np.arange(count, count + value.size).reshape(value.shape)
+            elements.append(value.reshape(-1))
+            count += value.size
+    return numbered, np.concatenate(elements)
+
+
 def checked(count: int, most: int = MOST) -> int:
     """That many elements, unless they are more than `most`."""
     if count > most:
@@ -152,24 +185,31 @@ def transpose(x: Array, perm: Any = None) -> Array:
     return np.transpose(x, perm)
 
 
-def split(x: Array, split: Any = None, axis: int = 0, num_outputs: int | None = None) -> Any:
+def split(
+    x: Array, split: Any = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 1
+) -> Any:
     """An axis in pieces."""
-    sizes = split_sizes(x.shape[axis], split, num_outputs)
+    sizes = split_sizes(x.shape[axis], split, num_outputs, outputs)
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 
-def split_sizes(size: int, sizes: Any, count: int | None) -> list[int]:
-    """The sizes of the pieces of an axis; equal ones, the last perhaps smaller, if not given."""
+def split_sizes(size: int, sizes: Any, wanted: int | None, count: int) -> list[int]:
+    """The sizes of the `count` pieces of an axis; if not given, equal ones, of which the last may
+    be smaller or empty. `wanted`: how many pieces the node says that it makes."""
     if sizes is not None:
-        return [int(n) for n in np.asarray(sizes).reshape(-1)]
-    count = 2 if count is None else count
-    if not 0 < count <= max(size, 1):
-        raise ArgumentError(f"{count} pieces of an axis of size {size}; legal are 1 to {size}")
+        listed = [int(n) for n in np.asarray(sizes).reshape(-1)]
+        if sum(listed) != size or min(listed, default=0) < 0:
+            raise ArgumentError(f"pieces {listed} of an axis of size {size}; legal are all of it")
+        return listed
+    if wanted not in (None, count):
+        raise ArgumentError(f"num_outputs {wanted} of a node with {count}; legal is that number")
     each = -(-size // count)
-    return [min(each, size - i * each) for i in range(count)]
+    return [min(each, max(size - i * each, 0)) for i in range(count)]
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., Array]:
+def _reduced(function: Callable[..., Any], empty: float | None = None) -> Callable[..., Array]:
+    """`function` reduces axes. `empty`: the infinity that no elements give."""
+
     def reduce(
         x: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Array:
@@ -177,10 +217,19 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Array]:
             if noop_with_empty_axes:
                 return x
             axes = range(x.ndim)
-        made = function(x, axis=axes_of(axes, x.ndim), keepdims=bool(keepdims))
+        start = {} if x.size or empty is None else {"initial": _bound(x.dtype, empty)}
+        made = function(x, axis=axes_of(axes, x.ndim), keepdims=bool(keepdims), **start)
         return np.asarray(made).astype(x.dtype)
 
     return reduce
+
+
+def _bound(kind: np.dtype[Any], infinity: float) -> Any:
+    """The number of a type that is next to an infinity."""
+    if kind.kind == "f":
+        return infinity
+    limits = (False, True) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    return limits[infinity > 0]
 
 
 def _compare(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -216,7 +265,7 @@ FOLDED: Mapping[str, Callable[..., Any]] = {
     "Div": _divide,
     "Equal": _compare(np.equal),
     "Expand": expand,
-    "Flatten": lambda x, axis=1: x.reshape(int(np.prod(x.shape[:axis])), -1),
+    "Flatten": flatten,
     "Floor": _unary(np.floor),
     "Gather": gather,
     "Greater": _compare(np.greater),
@@ -233,8 +282,8 @@ FOLDED: Mapping[str, Callable[..., Any]] = {
     "Or": _compare(np.logical_or),
     "Pow": _power,
     "Range": range_,
-    "ReduceMax": _reduced(np.max),
-    "ReduceMin": _reduced(np.min),
+    "ReduceMax": _reduced(np.max, -math.inf),
+    "ReduceMin": _reduced(np.min, math.inf),
     "ReduceProd": _reduced(np.prod),
     "ReduceSum": _reduced(np.sum),
     "Reshape": reshape,

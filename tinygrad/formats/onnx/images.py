@@ -237,8 +237,8 @@ def _max_roi_pool(
     checked(math.prod(pooled_shape), MOST_PLACES)
     outs = []
     for row in rois:
-        batch, x1, y1, x2, y2 = (int(round(float(v) * s)) for v, s in
-                                 zip(row, (1, *[spatial_scale] * 4), strict=True))  # fmt: skip
+        batch = int(row[0])
+        x1, y1, x2, y2 = (int(math.copysign(abs(v) + 0.5, v)) for v in row[1:] * spatial_scale)
         image, cells = x[batch], []
         for start, end, bins, size in (
             (y1, y2, pooled_shape[0], x.shape[2]),

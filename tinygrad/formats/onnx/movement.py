@@ -24,18 +24,12 @@ def _ints(values: Any) -> list[int]:
 # ---- shapes --------------------------------------------------------------------------------------
 
 
-def _reshape(x: Value, shape: Any, allowzero: int = 0, **_: Any) -> Value:
+def _reshape(x: Tensor, shape: Any, allowzero: int = 0) -> Tensor:
     return x.reshape(host.reshaped(tuple(x.shape), shape, allowzero))
 
 
-def _transpose(x: Value, perm: list[int] | None = None) -> Value:
-    order = list(range(x.ndim))[::-1] if perm is None else perm
-    return x.transpose(order) if isinstance(x, np.ndarray) else x.permute(order)
-
-
-def _flatten(x: Tensor, axis: int = 1) -> Tensor:
-    axis = axis + x.ndim if axis < 0 else axis
-    return x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:]))
+def _transpose(x: Tensor, perm: list[int] | None = None) -> Tensor:
+    return x.permute(list(range(x.ndim))[::-1] if perm is None else perm)
 
 
 def _squeeze(x: Tensor, axes: Any = None) -> Tensor:
@@ -58,7 +52,7 @@ def _expand(x: Tensor, shape: Any) -> Tensor:
 
 
 def _tile(x: Tensor, repeats: Any, tiles: Any = None) -> Tensor:
-    return x.repeat(*_ints(repeats))
+    return x.repeat(_ints(repeats)) if x.ndim else x
 
 
 def _concat(*parts: Tensor, axis: int = 1) -> Tensor:
@@ -72,7 +66,7 @@ def _concat(*parts: Tensor, axis: int = 1) -> Tensor:
 def _split(
     x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None = None, outputs: int = 0
 ) -> tuple[Tensor, ...]:
-    sizes = host.split_sizes(x.shape[axis], split, num_outputs or outputs)
+    sizes = host.split_sizes(x.shape[axis_of(axis, x.ndim, "axis")], split, num_outputs, outputs)
     return x.split(sizes, dim=axis)
 
 
@@ -117,6 +111,7 @@ def _pad(
     for place, axis in enumerate(where):
         pairs[axis] = sizes[place], sizes[place + len(sizes) // 2]
     fill = value if constant_value is None else one(constant_value)
+    fill = fill if mode == "constant" else 0
     out = x if mode == "wrap" else x.pad(pairs, mode=MODES[mode], value=fill).cast(x.dtype)
     if mode == "wrap":  # may go around more than once
         for axis, (before, after) in enumerate(pairs):
@@ -151,10 +146,8 @@ def _positive(indices: Tensor, size: int) -> Tensor:
     return (indices < 0).where(indices + size, indices)
 
 
-def _gather(x: Value, indices: Value, axis: int = 0) -> Value:
-    if isinstance(x, np.ndarray):
-        return np.take(x, indices.numpy() if isinstance(indices, Tensor) else indices, axis)
-    axis = axis % max(x.ndim, 1)
+def _gather(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    axis = axis_of(axis, x.ndim, "axis")
     if 0 in indices.shape:
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
         return Tensor.zeros(shape, dtype=x.dtype, device=x.device)
@@ -182,7 +175,7 @@ REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 def _scatter_elements(
     x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    axis = axis % max(x.ndim, 1)
+    axis = axis_of(axis, x.ndim, "axis")
     places = _positive(indices, x.shape[axis])
     if reduction == "none":
         return x.scatter(axis, places, updates)
@@ -190,12 +183,11 @@ def _scatter_elements(
 
 
 def _scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none") -> Tensor:
-    depth, rest = indices.shape[-1], x.shape[indices.shape[-1] :]
-    flat = Tensor.zeros((), dtype=dtypes.int64, device=x.device)
-    for i, n in enumerate(x.shape[:depth]):
-        flat = flat * n + _positive(indices[..., i].cast(dtypes.int64), n)
-    rows = prod(x.shape[:depth])
-    inner = prod(rest)
+    depth = indices.shape[-1]
+    rows, inner = prod(x.shape[:depth]), prod(x.shape[depth:])
+    # An index of each axis checks that axis; a number computed of all of them would not.
+    numbers = Tensor.arange(rows, device=x.device).reshape(x.shape[:depth])
+    flat = _gather_nd(numbers, indices)
     places = flat.reshape(-1, 1).expand(-1, inner)
     values = updates.reshape(-1, inner)
     target = x.reshape(rows, inner)
@@ -210,7 +202,7 @@ def _tensor_scatter(
     past: Tensor, update: Tensor, places: Any = None, axis: int = -2, mode: str = "linear"
 ) -> Tensor:
     """Rows of a cache overwritten from a place of their own in each batch."""
-    axis = axis % past.ndim
+    axis = axis_of(axis, past.ndim, "axis")
     size, count, batches = past.shape[axis], update.shape[axis], past.shape[0]
     starts = np.zeros(batches, np.int64) if places is None else np.asarray(places).reshape(-1)
     rows = starts[:, None] + np.arange(count)  # (batches, count)
@@ -223,7 +215,7 @@ def _tensor_scatter(
 
 def _one_hot(indices: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
     size = int(one(depth))
-    axis = axis % (indices.ndim + 1)
+    axis = axis_of(axis, indices.ndim + 1, "axis")
     whole = indices.cast(dtypes.int64)
     return _positive(whole, size)._one_hot_along(axis, size).where(values[1], values[0])
 
@@ -275,7 +267,7 @@ def _nonzero(x: Array) -> Array:
 def _compress(x: Tensor, condition: Array, axis: int | None = None) -> Tensor:
     flat = x.reshape(-1) if axis is None else x
     places = np.nonzero(np.asarray(condition))[0]
-    return _gather(flat, Tensor(places, device=x.device), axis or 0) if len(places) else flat[:0]
+    return _gather(flat, Tensor(places, device=x.device), axis or 0)
 
 
 def _unique(x: Array, axis: int | None = None, sorted: int = 1) -> tuple[Array, ...]:  # noqa: A002
@@ -300,7 +292,7 @@ ROWS: Table = {
     "DepthToSpace": _depth_to_space,
     "Expand": Row(_expand, (1,)),
     "EyeLike": _eye_like,
-    "Flatten": _flatten,
+    "Flatten": host.flatten,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
@@ -327,3 +319,7 @@ ROWS: Table = {
     "Unique": on_host(_unique),
     "Unsqueeze": Row(_unsqueeze, (1,)),
 }
+
+MAKES = {"Constant", "ConstantOfShape", "EyeLike", "NonZero", "Range", "Shape", "Size", "Unique"}
+MOVES = frozenset({*ROWS, "Where"} - MAKES)
+"""Operators that only move elements, so that their numbers can be moved in their place."""

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.registry import Row, Table, one
 from tinygrad.formats.onnx.values import dtype_of
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.shapes import Devices
+from tinygrad.tensor.shapes import Devices, axis_of
 
 
 def _per_channel(values: Tensor, ndim: int) -> Tensor:
@@ -27,9 +28,12 @@ def _batch_norm(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
+    spatial: int = 1,
     outputs: int = 1,
     **_: Any,
 ) -> Any:
+    if not spatial:
+        raise ArgumentError("spatial 0, statistics of each place, before version 9; legal is 1")
     seen, spread = mean, variance
     if training_mode:
         spread, seen = x.var_mean((0, *range(2, x.ndim)), correction=0)
@@ -54,7 +58,7 @@ def _layer_norm(
     stash_type: int = 1,
 ) -> Any:
     wide = dtype_of(stash_type) or dtypes.float32
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    axes = tuple(range(axis_of(axis, x.ndim, "axis"), x.ndim))
     variance, mean = x.cast(wide).var_mean(axes, keepdim=True, correction=0)
     inverse = (variance + epsilon).rsqrt()
     out = ((x.cast(wide) - mean) * inverse).cast(x.dtype) * scale
@@ -65,7 +69,7 @@ def _rms_norm(
     x: Tensor, scale: Tensor, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
     wide = x.cast(dtype_of(stash_type) or dtypes.float32)
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    axes = tuple(range(axis_of(axis, x.ndim, "axis"), x.ndim))
     out = wide * (wide.square().mean(axes, keepdim=True) + epsilon).rsqrt()
     return out.cast(x.dtype) * scale
 

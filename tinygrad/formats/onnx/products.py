@@ -227,14 +227,17 @@ def _lp_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    windows = _windows(x, kernel_shape, auto_pad, pads, strides, dilations)
-    how = (tuple(kernel_shape), *windows)
+    kernel = tuple(kernel_shape)
+    steps, gaps, around = _windows(x, kernel, auto_pad, pads, strides, dilations)
     powers = x.abs().pow(p)
-    sums = powers.avg_pool2d(*how, bool(ceil_mode), count_include_pad=True)
-    if ceil_mode:  # a last window may be partial: count what it has
-        raise_to = powers.ones_like().avg_pool2d(*how, True, count_include_pad=True)
-        sums = sums / raise_to
-    return (sums * math.prod(kernel_shape)).pow(1 / p).cast(x.dtype)
+    counts = powers.avg_pool2d(kernel, steps, gaps, around, bool(ceil_mode)).shape[2:]
+    box = []  # zeros for all windows; fewer than none where no window ends at the end
+    for size, taps, step, gap, (before, _), count in zip(
+        x.shape[2:], kernel, steps, gaps, around, counts, strict=True
+    ):
+        box.append((before, (count - 1) * step + gap * (taps - 1) + 1 - size - before))
+    means = powers.pad([(0, 0), (0, 0), *box]).avg_pool2d(kernel, steps, gaps)
+    return (means * math.prod(kernel)).pow(1 / p).cast(x.dtype)
 
 
 def _over_space(name: str) -> Function:

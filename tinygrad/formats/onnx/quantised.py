@@ -13,6 +13,7 @@ from tinygrad.formats.onnx.products import ROWS as PRODUCTS
 from tinygrad.formats.onnx.registry import Row, Table, Value
 from tinygrad.formats.onnx.values import dtype_of, numpy_dtype_of, to_host
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import axis_of
 
 CONV: Any = PRODUCTS["Conv"]
 
@@ -22,7 +23,7 @@ def _spread(values: Tensor, x: Any, axis: int, block: int) -> Tensor:
     of places."""
     if values.ndim == 0 or values.numel() == 1 and not block:
         return values.reshape(())
-    axis = axis % x.ndim
+    axis = axis_of(axis, x.ndim, "axis")
     if block:
         return values.repeat_interleave(block, dim=axis).shrink([(0, n) for n in x.shape])
     return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])

@@ -14,6 +14,7 @@ from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.host import axes_of
 from tinygrad.formats.onnx.registry import Function, Row, Table, one
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import axis_of
 
 Axes = tuple[int, ...]
 
@@ -85,7 +86,7 @@ def _places(largest: bool) -> Function:
 
 def _running(name: str) -> Function:
     def run(x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
-        at = int(one(axis)) % max(x.ndim, 1)
+        at = axis_of(int(one(axis)), x.ndim, "axis")
         source = x.flip(at) if reverse else x
         out = (source.cumsum(at) if name == "sum" else source.cumprod(at)).cast(x.dtype)
         if exclusive:
@@ -97,7 +98,9 @@ def _running(name: str) -> Function:
 
 
 def _hardmax(x: Tensor, axis: int = -1) -> Tensor:
-    axis = axis % x.ndim
+    axis = axis_of(axis, x.ndim, "axis")
+    if 0 in x.shape:
+        return x
     return x.argmax(axis)._one_hot_along(axis, x.shape[axis]).cast(x.dtype)
 
 
@@ -105,7 +108,7 @@ def _as_rows(function: Function) -> Function:
     """Before version 13 all axes from `axis` on count as one."""
 
     def apply(x: Tensor, axis: int = 1) -> Tensor:
-        axis = axis % x.ndim
+        axis = axis_of(axis, x.ndim, "axis")
         rows = x.reshape(prod(x.shape[:axis]), -1)
         made: Tensor = function(rows, axis=1)
         return made.reshape(x.shape)

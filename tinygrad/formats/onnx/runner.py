@@ -26,14 +26,16 @@ from tinygrad.base.errors import (
 )
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import numpy_dtype
-from tinygrad.formats.onnx.host import FOLDED, checked
+from tinygrad.formats.onnx.host import FOLDED, checked, numbers_for
 from tinygrad.formats.onnx.model import OUR_DOMAIN, model_of
+from tinygrad.formats.onnx.movement import MOVES
 from tinygrad.formats.onnx.registry import Array, Row, Value, row_for
 from tinygrad.formats.onnx.tables import TABLES
 from tinygrad.formats.onnx.values import (
     array_of,
     dtype_of,
     fits_tensor,
+    is_foreign,
     kind_of,
     numpy_dtype_of,
     to_host,
@@ -105,8 +107,10 @@ class OnnxRunner:
         scope: Scope = dict.fromkeys(self.graph_inputs)
         for name, value in given.items():
             scope[name] = _input(name, value, self.graph_inputs.get(name))
-        results = self.run(self.model.graph, scope)
-        return dict(zip(self.graph_outputs, map(self._result, results), strict=True))
+        graph = self.model.graph
+        results = self.run(graph, scope, {}, self.versions)
+        names = [item.name for item in graph.output]
+        return dict(zip(names, map(self._result, results), strict=True))
 
     def captured(self) -> TinyJit[..., Any]:
         """The model as a function of tensors, one an input in order, that returns the outputs in
@@ -126,14 +130,17 @@ class OnnxRunner:
 
     # ---- graphs ----------------------------------------------------------------------------------
 
-    def run(self, graph: Any, scope: Scope) -> list[Value]:
-        """The outputs of a graph whose inputs, and what is around it, are in `scope`."""
+    def run(
+        self, graph: Any, scope: Scope, bound: Mapping[str, Any], versions: Mapping[str, int]
+    ) -> list[Value]:
+        """The outputs of a graph whose inputs, and what is around it, are in `scope`. `bound` are
+        the attributes of the function around it, `versions` those of its operator sets."""
         if graph is not self.model.graph:
             scope = {**scope, **self._initialisers(graph)}
         else:
             scope = {**self.constants, **scope}
         for node in graph.node:
-            self._run_node(node, scope, {}, self.versions)
+            self._run_node(node, scope, bound, versions)
         return [scope[item.name] for item in graph.output]
 
     def _initialisers(self, graph: Any) -> Scope:
@@ -156,8 +163,7 @@ class OnnxRunner:
     def _run_node(
         self, node: Any, scope: Scope, bound: Mapping[str, Any], versions: Mapping[str, int]
     ) -> None:
-        """Runs one node and puts its results into the scope. `bound` are the attributes of the
-        function around it."""
+        """Runs one node and puts its results into the scope."""
         values = [scope[name] if name else None for name in node.input]
         attributes = self._attributes(node, bound)
         where = f"onnx {node.op_type} {node.name!r}" if node.name else f"onnx {node.op_type}"
@@ -192,17 +198,26 @@ class OnnxRunner:
         if local is not None:
             return self._called(local, values, attributes)
         version = versions.get(domain, versions.get("ai.onnx", 1) if not domain else 1)
-        folded = FOLDED.get(node.op_type) if not domain else None
-        if folded is not None and _is_host(values):
-            return _several(folded(*values, **attributes))
         row = row_for(TABLES.get(domain, {}), node.op_type, version)
         if row is None:
             return self._by_definition(_resolved(node, bound), domain, version, values, attributes)
-        ready = [self._ready(value, i, row, where) for i, value in enumerate(values)]
         if "outputs" in row.wants:
             attributes["outputs"] = len(node.output)
         if "graph" in row.wants:
-            attributes["graph"] = lambda graph, inner: self.run(graph, {**scope, **inner})
+            attributes["graph"] = lambda graph, inner: self.run(
+                graph, {**scope, **inner}, bound, versions
+            )
+        folded = FOLDED.get(node.op_type) if not domain else None
+        if folded is not None and _is_host(values):
+            with np.errstate(all="ignore"):
+                return _several(folded(*values, **attributes))
+        moves = not domain and node.op_type in MOVES and "reduction" not in attributes
+        if moves and any(map(is_foreign, values)):
+            numbered, elements = numbers_for(values)
+            ready = [self._ready(value, i, row, where) for i, value in enumerate(numbered)]
+            moved = _several(row.function(*ready, **attributes))
+            return tuple(elements[to_host(numbers, where)] for numbers in moved)
+        ready = [self._ready(value, i, row, where) for i, value in enumerate(values)]
         return _several(row.function(*ready, **attributes))
 
     def _ready(self, value: Value, place: int, row: Row, where: str) -> Value:
@@ -221,11 +236,12 @@ class OnnxRunner:
     def _attributes(self, node: Any, bound: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for attribute in node.attribute:
-            if attribute.ref_attr_name:
-                if attribute.ref_attr_name in bound:
-                    found[attribute.name] = bound[attribute.ref_attr_name]
+            if attribute.name == "consumed_inputs":  # of the first versions; it never had an effect
                 continue
-            found[attribute.name] = self._attribute(attribute)
+            if not attribute.ref_attr_name:
+                found[attribute.name] = self._attribute(attribute)
+            elif attribute.ref_attr_name in bound:
+                found[attribute.name] = bound[attribute.ref_attr_name]
         return found
 
     def _attribute(self, attribute: Any) -> Any:
@@ -337,7 +353,7 @@ def _is_host(values: list[Value]) -> bool:
     if not all(value is None or isinstance(value, np.ndarray) for value in values):
         return False
     arrays = [value for value in values if value is not None]
-    if any(not fits_tensor(array) for array in arrays):
+    if any(map(is_foreign, arrays)):
         return True
     return bool(sum(array.size for array in arrays) <= SMALL)
 

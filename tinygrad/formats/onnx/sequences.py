@@ -11,6 +11,7 @@ from tinygrad.formats.onnx.control import stacked
 from tinygrad.formats.onnx.host import split_sizes
 from tinygrad.formats.onnx.registry import Row, Table, Value, one
 from tinygrad.formats.onnx.values import to_tensor
+from tinygrad.tensor.shapes import axis_of
 
 
 def _place(place: Any, size: int) -> int:
@@ -23,6 +24,8 @@ def _place(place: Any, size: int) -> int:
 def _insert(sequence: list[Value], value: Value, place: Any = None) -> list[Value]:
     made = list(sequence)
     at = len(made) if place is None else int(one(place))
+    if not -len(made) <= at <= len(made):
+        raise ArgumentError(f"place {at} of a sequence of {len(made)}")
     made.insert(at + len(made) if at < 0 else at, value)
     return made
 
@@ -42,13 +45,14 @@ def _concat(sequence: list[Value], axis: int, new_axis: int = 0) -> Value:
 
 
 def _split(x: Value, split: Any = None, axis: int = 0, keepdims: int = 1) -> list[Value]:
-    axis, size = axis % x.ndim, x.shape[axis]
+    axis = axis_of(axis, x.ndim, "axis")
+    size = x.shape[axis]
     given = None if split is None else np.asarray(split)
     if given is None or given.ndim == 0:
         each = 1 if given is None else int(given)
         sizes = [min(each, size - start) for start in range(0, size, each)]
     else:
-        sizes = split_sizes(size, given, None)
+        sizes = split_sizes(size, given, None, 1)
     ends = np.cumsum(sizes).tolist()
     cuts = zip([0, *ends[:-1]], ends, strict=True)
     parts = [x[(slice(None),) * axis + (slice(start, end),)] for start, end in cuts]

@@ -12,6 +12,7 @@ from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
 from tinygrad.formats.onnx.values import numpy_dtype_of
 from tinygrad.numeric import fft
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.shapes import axis_of
 
 
 def transform(x: Tensor, length: int, axis: int, inverse: bool, onesided: bool) -> Tensor:
@@ -30,7 +31,7 @@ def transform(x: Tensor, length: int, axis: int, inverse: bool, onesided: bool) 
 def _dft(
     x: Tensor, dft_length: Any = None, axis: Any = -2, inverse: int = 0, onesided: int = 0
 ) -> Tensor:
-    at = int(one(axis)) % x.ndim
+    at = axis_of(int(one(axis)), x.ndim, "axis")
     both = inverse and onesided
     size = x.shape[at]
     length = int(one(dft_length)) if dft_length is not None else 2 * (size - 1) if both else size

@@ -65,6 +65,11 @@ def fits_tensor(array: Array) -> bool:
     return array.dtype.kind not in "OUS" and array.dtype not in ONLY_ON_HOST
 
 
+def is_foreign(value: Value) -> bool:
+    """Whether it is an array whose element type tensors lack."""
+    return isinstance(value, np.ndarray) and not fits_tensor(value)
+
+
 def array_of(proto: Any, folder: str = "") -> Array:
     """The array of a TensorProto; strings are objects."""
     try:
