@@ -1117,6 +1117,11 @@ def _adds(w, x):
     return (w.grad * 2).realize()
 
 
+def _zeroes_what_is_there(w, x):
+    nn.optim.SGD([w]).zero_grad(set_to_none=False)
+    return (x * 2).realize()
+
+
 def _seen_of_gradients(step, before, wrap):
     """What calls give and leave, if `before` each there is no gradient, some, or what was left."""
     w, seen = Tensor([1.0, 2.0], requires_grad=True).realize(), []
@@ -1140,7 +1145,7 @@ def _seen_of_gradients(step, before, wrap):
     "step",
     [
         *(_looks, _looks_by_name, _clears, _clears_first, _clears_last),
-        *(_zeroes, _begins_otherwise, _adds),
+        *(_zeroes, _zeroes_what_is_there, _begins_otherwise, _adds),
     ],
 )
 def test_gradients_that_a_step_looks_for_by_hand_are_there_in_replays_or_it_says_so(

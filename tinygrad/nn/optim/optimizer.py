@@ -131,7 +131,7 @@ class Stepper(ABC):
         for param, grad in with_gradients(self.params):
             if set_to_none:
                 param._grad = None
-            else:
+            elif param.grad is not None:  # a replay has to find one, too: without it, it stays None
                 with Tensor.no_grad():
                     grad.copy_(_nothing_like(grad))
 
