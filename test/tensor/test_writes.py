@@ -780,6 +780,25 @@ def test_gradients_through_diagonals_of_views(view, writes):
         np.testing.assert_allclose(mine, theirs)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.mean(1, keepdim=True).expand(4, 4),
+        lambda x: x[:, None].expand(4, 5, 3),
+        lambda x: x.unfold(0, 2, 1).swapaxes(1, 2),
+        lambda x: x.unfold(0, 3, 1).unfold(1, 2, 1),
+    ],
+)
+def test_gradients_through_diagonals_of_what_repeats_elements(view):
+    start, found = np.random.default_rng(3).normal(size=(4, 3)), []
+    for leaf in (Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)):
+        part = view(leaf * 2)
+        line = part.diagonal()
+        (part.square().sum() + (line**3).sum()).backward()
+        found.append(leaf.grad.numpy())
+    np.testing.assert_allclose(*found)
+
+
 def _no_grad_view(x):
     with Tensor.no_grad():
         return x[1:4]

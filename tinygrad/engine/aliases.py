@@ -11,7 +11,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import argsort, prod
 from tinygrad.schedule.bases import MOVED
 from tinygrad.schedule.movement import view_offset
-from tinygrad.schedule.strides import Strides, steps_between, strides_of
+from tinygrad.schedule.strides import Strides, repeats, steps_between, strides_of
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.transforms.gradient import RULES as GRADIENTS
 from tinygrad.transforms.gradient import reshaped
@@ -51,7 +51,11 @@ def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) ->
     rest = [axis for axis in range(node.ndim) if axis not in axes]
     sizes = (*(node.shape[axis] for axis in rest), count)
     apart = (*(strides[axis] for axis in rest), sum(strides[axis] for axis in axes))
-    return _strided(bottom.detach(written(node, bottom, node)), begin.arg, sizes, apart)
+    way = node
+    if dtypes.is_float(node.dtype) and repeats(node, bottom):  # an element has a share in each
+        ones = UOp.const(node.dtype, 1, node.device).broadcast_to(node.shape)
+        way = node / on_bottom(node, bottom, spread(node, bottom, ones))
+    return _strided(bottom.detach(written(node, bottom, way)), begin.arg, sizes, apart)
 
 
 def _strided(bottom: UOp, begin: int, sizes: tuple[int, ...], strides: Strides) -> UOp:
