@@ -12,6 +12,7 @@ plain ones. A capture may refuse, by a JitError, which ends its program.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -153,7 +154,7 @@ class Program:
     def run(self, way, jit=lambda step: step, bound=False) -> list[Any]:
         """What was read, in order; sizes are `bound` variables, or else numbers."""
         Tensor.manual_seed(5)
-        self.refused, seen = 0, []
+        self.refusals, seen = itertools.count(), []  # which no capture watches
         m = way(jit)
         states = [m.of(values) for values in self.states]
 
@@ -192,6 +193,7 @@ class Program:
             seen.append(("same", [[a is b for b in (*found, *others)] for a in found]))
             if self.keeps:
                 kept += found[:2]
+        self.refused = next(self.refusals)
         return [*seen, *[("kept", i, m.values(t)) for i, t in enumerate((*kept, *states))]]
 
     def _called(self, run, inputs, call, bound) -> Any:
@@ -229,7 +231,7 @@ class Program:
         except REFUSED as error:
             if isinstance(error, JitError):
                 raise
-            self.refused += 1
+            next(self.refusals)
             return REFUSED
 
     def _given(self, m, call, before, found):
