@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import json
 import tarfile
 import threading
 from typing import NamedTuple
@@ -227,7 +228,7 @@ def server():
     class Answering(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             raw, headers = answers[self.path]
-            self.send_response(200)
+            self.send_response(headers.pop("status", 200))
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
@@ -242,6 +243,14 @@ def server():
         yield f"http://127.0.0.1:{found.server_port}", answers
         found.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("status", [204, 206])
+def test_what_is_no_whole_answer_is_not_kept(server, cache, status):
+    server[1]["/a"] = b"", {"status": status, "Content-Length": "0"}
+    with pytest.raises(FetchError, match=f"answered {status}; nothing was kept"):
+        fetch(f"{server[0]}/a")
+    assert list(cache.iterdir()) == []
 
 
 def test_what_lies_there_is_checked_too(tmp_path, cache):
@@ -441,6 +450,11 @@ def test_a_cursor_of_another_order_is_refused_in_the_middle_of_an_epoch():
         with pytest.raises(ArgumentError, match="by 2, shuffled, with 12 samples by 2"):
             other.load_state_dict(state)
         other.load_state_dict({**state, "batch": 0})
+
+
+def test_a_cursor_is_of_pythons_numbers():
+    loader = DataLoader(range(9), np.int64(2), seed=np.int64(3))
+    assert json.loads(json.dumps(loader.state_dict()))["seed"] == 3
 
 
 def test_data_that_shrinks_under_a_cursor_is_told():

@@ -114,6 +114,8 @@ def _download(
             os.fdopen(handle, "wb") as file,
             urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,  # noqa: S310
         ):
+            if (answer.status or http.client.OK) != http.client.OK:  # of a file it is None
+                raise FetchError(f"fetch: {url} answered {answer.status}; nothing was kept")
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(1 << 20):
                 file.write(chunk)

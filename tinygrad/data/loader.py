@@ -327,9 +327,9 @@ class DataLoader:
             raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
         self.dataset: Any = dataset
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self.batch_size = batch_size
+        self.batch_size = int(batch_size)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = int(seed)
         self.drop_last = drop_last
         self.num_workers = num_workers
         self.prefetch = prefetch
