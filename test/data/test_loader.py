@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import json
 import tarfile
 import threading
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from tinygrad import Tensor, data, nn
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError, ShapeError, TinygradError
 from tinygrad.data import ArrayDataset, DataLoader, FetchError, TextLines, collate, fetch, images
 
 
@@ -190,6 +191,21 @@ def test_what_is_no_idx_file(tmp_path):
         images.read_idx(path)
 
 
+def test_folders_that_are_led_to_have_images(tmp_path):
+    for name in ("set/cat", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.png").touch()
+    (tmp_path / "set/cat/more").symlink_to(tmp_path / "elsewhere")
+    files, labels, _ = images.image_folder(tmp_path / "set")
+    found = [path.relative_to(tmp_path).as_posix() for path in files]
+    assert found == ["set/cat/a.png", "set/cat/more/a.png"] and labels == [0, 0]
+    (tmp_path / "elsewhere/b.png").symlink_to("nowhere")  # who opens it is told
+    assert len(images.image_folder(tmp_path / "set")[0]) == 3
+    (tmp_path / "elsewhere/again").symlink_to(tmp_path / "set/cat")
+    with pytest.raises(TinygradError, match="leads back"):
+        images.image_folder(tmp_path / "set")
+
+
 def test_folders_are_classes(tmp_path):
     for name in ["dog/2", "cat/1", "dog/1", ".git/HEAD", "cat/.DS_Store", "dog/.old/3"]:
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
@@ -212,7 +228,7 @@ def server():
     class Answering(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             raw, headers = answers[self.path]
-            self.send_response(200)
+            self.send_response(headers.pop("status", 200))
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
@@ -227,6 +243,31 @@ def server():
         yield f"http://127.0.0.1:{found.server_port}", answers
         found.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("status", [204, 206])
+def test_what_is_no_whole_answer_is_not_kept(server, cache, status):
+    server[1]["/a"] = b"", {"status": status, "Content-Length": "0"}
+    with pytest.raises(FetchError, match=f"answered {status}; nothing was kept"):
+        fetch(f"{server[0]}/a")
+    assert list(cache.iterdir()) == []
+
+
+def test_what_lies_there_is_checked_too(tmp_path, cache):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"1")
+    two.write_bytes(b"2")
+    wanted = hashlib.sha256(b"2").hexdigest().upper()
+    fetch(one.as_uri(), "same")
+    path = fetch(two.as_uri(), "same", sha256=wanted)
+    assert path.read_bytes() == b"2"
+    path.write_bytes(b"damaged")
+    assert fetch(two.as_uri(), "same", sha256=wanted).read_bytes() == b"2"
+    assert fetch(str(two), sha256=wanted) == two
+    with pytest.raises(FetchError, match="one has sha256 6b86.*, wanted d473"):
+        fetch(str(one), sha256=wanted)
+    with pytest.raises(FetchError, match="gunzip of a file of this machine"):
+        fetch(str(one), gunzip=True)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +314,31 @@ def test_lines_of_text_in_other_encodings(tmp_path, encoding, ends):
     assert [lines[i] for i in range(len(lines))] == texts
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16", "utf-32-be", "cp037"])
+@pytest.mark.parametrize("text", ["a\rb\r", "a\rb\r\nc\n\rd", "a\r\r\nb\n", "a\nb\r", "\r\n"])
+def test_lines_end_as_those_of_open(tmp_path, encoding, text):
+    path = tmp_path / "text"
+    path.write_bytes(text.encode(encoding))
+    with path.open(encoding=encoding) as file:
+        assert list(TextLines(path, encoding)) == [line.rstrip("\n") for line in file]
+
+
+def test_an_end_between_two_pieces_of_a_file_is_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("tinygrad.data.loader.PIECE", 2)
+    (tmp_path / "text").write_bytes(b"a\r\nbc\r\n\rd\r")
+    assert list(TextLines(tmp_path / "text")) == ["a", "bc", "", "d"]
+
+
+def test_a_file_of_text_that_changed_is_told(tmp_path):
+    path = tmp_path / "text"
+    for text in ("one\nt", "uno y dos\ny tres y mas\n"):
+        path.write_text("one\ntwo\nthree\n")
+        lines = TextLines(path)
+        path.write_text(text)
+        with pytest.raises(FileError, match="has changed since its lines were counted"):
+            lines[1]
+
+
 def test_the_first_bytes_of_a_file_tell_the_order_of_all(tmp_path):
     path = tmp_path / "text"
     for order in ("be", "le"):
@@ -305,6 +371,11 @@ def test_a_batch_of_dataclasses_is_one():
     batch = collate([Sample(np.zeros(2), "a"), Sample(np.ones(2), "b")])
     assert type(batch) is Sample and batch.x.tolist() == [[0, 0], [1, 1]]
     assert batch.name == ["a", "b"]
+
+
+def test_keys_in_another_order_are_the_same():
+    batch = collate([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
+    assert batch["a"].tolist() == [1, 3] and batch["b"].tolist() == [2, 4]
 
 
 def test_a_batch_of_strings_is_a_list():
@@ -351,7 +422,9 @@ def test_two_loops_over_one_loader_have_cursors_of_their_own():
 def test_a_cursor_beyond_the_data_is_refused():
     state = {"epoch": 0, "batch": 4, "seed": 0}
     loader = DataLoader(range(6), 2)
-    with pytest.raises(ArgumentError, match="after batch 4 .* with 6 by 2, 3 batches; legal are"):
+    with pytest.raises(
+        ArgumentError, match="after batch 4 .* with 6 samples by 2, .*3 batches; legal are"
+    ):
         loader.load_state_dict(state)
     assert loader.state_dict()["batch"] == 0
     with pytest.raises(ArgumentError, match="legal are numbers from 0"):
@@ -367,6 +440,21 @@ def test_a_cursor_of_other_batches_is_refused_in_the_middle_of_an_epoch():
             other.load_state_dict(state)
         other.load_state_dict({**state, "batch": 0})
         assert len(numbers(other)) == len(other)
+
+
+def test_a_cursor_of_another_order_is_refused_in_the_middle_of_an_epoch():
+    loader = DataLoader(range(12), 2, shuffle=True)
+    next(iter(loader))
+    state = loader.state_dict()
+    for other in (DataLoader(range(12), 2), DataLoader(range(12), 2, sampler=range(12))):
+        with pytest.raises(ArgumentError, match="by 2, shuffled, with 12 samples by 2"):
+            other.load_state_dict(state)
+        other.load_state_dict({**state, "batch": 0})
+
+
+def test_a_cursor_is_of_pythons_numbers():
+    loader = DataLoader(range(9), np.int64(2), seed=np.int64(3))
+    assert json.loads(json.dumps(loader.state_dict()))["seed"] == 3
 
 
 def test_data_that_shrinks_under_a_cursor_is_told():

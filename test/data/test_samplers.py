@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tinygrad import Tensor, data
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.data import DataLoader, IterableDataset, Subset, WeightedRandomSampler
 
 
@@ -86,6 +86,10 @@ def test_weights_are_chances():
     assert sorted(once) == [0, 2]
     sampler.set_epoch(1)
     assert np.any(np.bincount(list(sampler), minlength=4) != counts)
+    assert list(sampler) != list(sampler)  # each iteration is the next epoch
+    first = list(WeightedRandomSampler(weights, 10_000))
+    sampler.set_epoch(0)
+    assert list(sampler) == first
 
 
 MISUSES = {
@@ -109,6 +113,40 @@ def test_misuse(what):
     misuse, message = MISUSES[what]
     with pytest.raises(ArgumentError, match=message):
         misuse()
+
+
+NO_NUMBERS = {
+    "a subset of fractions": lambda: Subset("abc", [0.7, 1.9]),
+    "a subset by a mask": lambda: Subset("abc", [True, False, True]),
+    "a subset by a tensor's mask": lambda: Subset("abc", Tensor([True, False, True])),
+    "a sampler of fractions": lambda: numbers(DataLoader([5, 6, 7], sampler=[0.5, 1.9])),
+    "a sampler of digits": lambda: numbers(DataLoader([5, 6, 7], sampler=["0", "1"])),
+    "a mask": lambda: numbers(DataLoader([5, 6, 7], sampler=np.array([True, False, True]))),
+    "batches by masks": lambda: numbers(DataLoader([5, 6, 7], batch_sampler=[[True, False]])),
+    "batches of digits": lambda: numbers(DataLoader([5, 6, 7], batch_sampler=["01"])),
+}
+
+
+@pytest.mark.parametrize("what", NO_NUMBERS)
+def test_what_are_no_numbers_of_samples(what):
+    with pytest.raises(DTypeError, match="legal are whole numbers of samples"):
+        NO_NUMBERS[what]()
+
+
+def test_whole_numbers_of_other_libraries():
+    for order in (np.array([2, 0]), Tensor([2, 0]), torch.tensor([2, 0]), [Tensor(2), np.int8(0)]):
+        assert list(Subset("abc", order)) == ["c", "a"]
+        assert numbers(DataLoader([5, 6, 7], sampler=order)) == [[7], [5]]
+
+
+def test_a_stream_that_ends_before_its_cursor_is_told():
+    loader = DataLoader(Stream(10), 4)
+    for batch in (2, 3):
+        loader.load_state_dict({"epoch": 0, "batch": batch, "seed": 0})
+        assert len(numbers(loader)) == 3 - batch
+    loader.load_state_dict({"epoch": 0, "batch": 4, "seed": 0})
+    with pytest.raises(ArgumentError, match="after batch 4 of a stream of 10 samples"):
+        numbers(loader)
 
 
 def test_other_misuse():

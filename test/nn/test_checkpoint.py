@@ -396,6 +396,11 @@ MISUSES = {
         ArgumentError,
         "ndarray is not JSON serializable; legal are",
     ),
+    "notes whose keys are no strings": (
+        lambda p: Checkpoint(p).save(losses={"of": [{1: 0.5}]}),
+        ArgumentError,
+        "losses.of.0: a dict with the key 1; legal are strings",
+    ),
     "an array": (
         lambda p: Checkpoint(p, net=[Tensor([1.0])], best=np.ones(2)).save(),
         ArgumentError,

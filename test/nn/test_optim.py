@@ -323,10 +323,10 @@ def test_groups_are_seen_as_in_torch():
     for group in both.param_groups:
         group["lr"] *= 0.5
     schedule = optim.ExponentialLR(both, 0.5)
-    assert schedule.get_last_lr() == [1.0, 2.0]
+    assert schedule.get_last_lr() == [0.5, 1.0]
     (a + b).sum().backward()
     both.step()
-    assert (a.tolist(), b.tolist()) == ([-1.0] * 4, [-2.0] * 4)
+    assert (a.tolist(), b.tolist()) == ([-0.5] * 4, [-1.0] * 4)
     assert both.param_groups[1]["momentum"] == 0.5 and both.param_groups[1]["params"] == [b]
 
 

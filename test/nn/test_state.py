@@ -2,7 +2,8 @@
 
 import json
 import struct
-from collections import namedtuple
+from collections import deque, namedtuple
+from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
@@ -60,6 +61,46 @@ def test_names_are_the_way_to_the_tensor():
     assert list(get_state_dict(Net(), "net.")) == ["net." + name for name in NAMES]
     assert len(get_parameters(Net())) == len(NAMES)
     assert list(get_state_dict(Tensor([1.0]), "x")) == ["x"]
+
+
+class Slotted:
+    __slots__ = ("unset", "w")
+
+    def __init__(self):
+        self.w = Tensor([1.0])
+
+
+class Layers(list):
+    def __init__(self):
+        super().__init__([Tensor([1.0])])
+        self.norm = Tensor([2.0])
+
+
+class Named(dict):
+    def __init__(self):
+        super().__init__(a=Tensor([1.0]))
+        self.norm = Tensor([2.0])
+        self.again = self
+
+
+@pytest.mark.parametrize(
+    "held, names",
+    [
+        ([Slotted()], ["0.w"]),
+        (deque([Tensor([1.0])]), ["0"]),
+        (MappingProxyType({"a": Tensor([1.0])}), ["a"]),
+        (Layers(), ["0", "norm"]),
+        (Named(), ["a", "norm"]),
+    ],
+)
+def test_whatever_holds_tensors_holds_them(held, names):
+    assert list(get_state_dict(held)) == names
+
+
+def test_a_set_has_no_names_for_its_tensors():
+    assert not get_state_dict({1, "a"})
+    with pytest.raises(ArgumentError, match="a set of tensors, 'net.of'; legal are lists"):
+        get_state_dict({"of": {Tensor([1.0])}}, "net.")
 
 
 def test_a_loaded_model_is_the_saved_one(tmp_path):

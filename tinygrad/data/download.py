@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tinygrad.base.errors import TinygradError
@@ -33,13 +33,14 @@ def fetch(
     """The local path of the file at `url`, downloaded if it is not there yet.
 
     Args:
-        url: where the file is; a path of this machine is returned as it is.
+        url: where the file is; a path of this machine is returned as it is, if its hash is right.
         name: what to call it in the cache, or an absolute path; by default a hash of the URL.
         subdir: a folder inside the cache.
         gunzip: unpack it.
         allow_caching: False downloads again.
         headers: of the request; a file that is asked for with others is another file.
-        sha256: what its content must hash to, in hex: that of the file as it comes.
+        sha256: what its content must hash to, in hex: that of the file as it comes. One in the
+            cache that was not unpacked is checked, too, and downloaded again if it is another.
         md5: the same, for files whose makers give only this.
 
     Raises:
@@ -52,7 +53,13 @@ def fetch(
     >>> fetch(path.as_uri()).read_bytes()
     b'1 2 3'
     """
+    hashes = {"sha256": sha256, "md5": md5}
+    wanted = {kind: value.lower() for kind, value in hashes.items() if value is not None}
     if url.startswith(("/", ".")):
+        if gunzip:
+            raise FetchError(f"fetch: gunzip of a file of this machine, {url}; legal is a URL")
+        if wanted:
+            _check(url, _hashes_of(Path(url), wanted), wanted)
         return Path(url)
     if name is not None and (os.sep in str(name)):
         path = Path(name)
@@ -60,9 +67,26 @@ def fetch(
         own = str(name) if name is not None else _hash(url)
         own += f"_{_hash(repr(sorted(headers.items())))}" if headers else ""
         path = _folder() / (subdir or "") / (own + (".gunzip" if gunzip else ""))
-    if not path.is_file() or not allow_caching:
-        _download(url, dict(headers or {}), path, gunzip, {"sha256": sha256, "md5": md5})
+    is_there = allow_caching and path.is_file()
+    if not is_there or not (gunzip or _hashes_of(path, wanted) == wanted):
+        _download(url, dict(headers or {}), path, gunzip, wanted)
     return path
+
+
+def _hashes_of(path: Path, kinds: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for kind in kinds:
+        with path.open("rb") as file:
+            found[kind] = hashlib.file_digest(file, kind).hexdigest()
+    return found
+
+
+def _check(url: str, found: dict[str, str], wanted: dict[str, str]) -> None:
+    for kind, value in wanted.items():
+        if found[kind] != value:
+            raise FetchError(
+                f"fetch: {url} has {kind} {found[kind]}, wanted {value}; nothing was kept"
+            )
 
 
 def _hash(text: str) -> str:
@@ -76,13 +100,12 @@ def _folder() -> Path:
 
 
 def _download(
-    url: str, headers: dict[str, str], path: Path, gunzip: bool, wanted: dict[str, str | None]
+    url: str, headers: dict[str, str], path: Path, gunzip: bool, wanted: dict[str, str]
 ) -> None:
     """Writes the file at `url` to `path`, if its hashes are as wanted; whole or not at all."""
     import http.client
     import urllib.request  # 15 ms: only who fetches needs it
 
-    hashes = {kind: hashlib.new(kind) for kind, value in wanted.items() if value is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent)
     try:
@@ -91,21 +114,16 @@ def _download(
             os.fdopen(handle, "wb") as file,
             urllib.request.urlopen(request, timeout=_TIMEOUT) as answer,  # noqa: S310
         ):
+            if (answer.status or http.client.OK) != http.client.OK:  # of a file it is None
+                raise FetchError(f"fetch: {url} answered {answer.status}; nothing was kept")
             announced = answer.headers.get("Content-Length")
             while chunk := answer.read(1 << 20):
                 file.write(chunk)
-                for each in hashes.values():
-                    each.update(chunk)
             if announced is not None and file.tell() != int(announced):
                 raise FetchError(
                     f"fetch: {url} gave {file.tell()} bytes of {announced}; nothing was kept"
                 )
-        for kind, each in hashes.items():
-            if each.hexdigest() != wanted[kind]:
-                raise FetchError(
-                    f"fetch: {url} has {kind} {each.hexdigest()}, wanted {wanted[kind]}; "
-                    "nothing was kept"
-                )
+        _check(url, _hashes_of(Path(part), wanted), wanted)
         if gunzip:
             _unpack(part, url)
         os.replace(part, path)

@@ -7,6 +7,7 @@ the path where a file can be put by hand.
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -108,18 +109,31 @@ def image_folder(path: str | Path) -> tuple[list[Path], list[int], list[str]]:
     images with a library; this reads none.
 
     Raises:
-        TinygradError: there are no folders with files in it.
+        TinygradError: there are no folders with files in it, or a link leads back to where it is.
     """
     root = Path(path)
     names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     names = [name for name in names if not name.startswith(".")]
-    files, labels = [], []
+    files: list[Path] = []
+    labels: list[int] = []
     for number, name in enumerate(names):
-        for file in sorted((root / name).rglob("*")):
-            hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
-            if file.is_file() and not hidden:
-                files.append(file)
-                labels.append(number)
+        found = list(_files(root / name))
+        files += found
+        labels += [number] * len(found)
     if not files:
         raise TinygradError(f"{path}: no folders with files in them; legal is one folder a class")
     return files, labels, names
+
+
+def _files(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """The files in a folder and in those below it, links followed, in order of name."""
+    here = folder.resolve()
+    if here in above:
+        raise TinygradError(f"{folder}: a link that leads back to {here}; legal are others")
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _files(entry, (*above, here))
+        elif entry.is_file() or entry.is_symlink():  # that leads nowhere: who opens it is told
+            yield entry

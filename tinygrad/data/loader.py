@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 
 from tinygrad.base.errors import ArgumentError, FileError, ShapeError
 from tinygrad.base.later import later
-from tinygrad.data.samplers import Sampler
+from tinygrad.data.samplers import Sampler, sample_numbers
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.creation import as_numpy
 from tinygrad.tensor.spellings import spelled
@@ -33,6 +34,7 @@ OTHERS = {
 }
 """PyTorch's names for arguments; those behind "" change nothing of what a loader yields."""
 
+PIECE = 1 << 20  # so many characters of a file are read at a time
 _ORDER = "le" if sys.byteorder == "little" else "be"
 MARKED = {
     "utf-8-sig": ("utf-8", {codecs.BOM_UTF8: "utf-8"}),
@@ -111,7 +113,8 @@ class ArrayDataset:
 
 
 class TextLines:
-    """The lines of a text file as a dataset; memory holds only the positions at which they begin.
+    """The lines of a text file, which end as those of `open` do, as a dataset; memory holds only
+    the positions at which they begin. A file that has changed since is an error.
 
     Args:
         path: the file.
@@ -133,8 +136,9 @@ class TextLines:
         self.path = Path(path)
         if not self.path.is_file():
             raise FileError(f"TextLines: {str(path)!r} is no file; legal is one of text")
+        self._version = _version(self.path)
         self.encoding, begin = _encoding_of(self.path, encoding)
-        self._starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
+        self._starts = [begin, *_line_ends(self.path, self.encoding, begin)]
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -144,9 +148,20 @@ class TextLines:
             raise IndexError(f"line {number} of {len(self)}")
         number %= len(self)
         with self.path.open("rb") as file:
+            if _version(file.fileno()) != self._version:
+                raise FileError(
+                    f"TextLines: {str(self.path)!r} has changed since its lines were counted; "
+                    "legal is a TextLines of its own"
+                )
             file.seek(self._starts[number])
             raw = file.read(self._starts[number + 1] - self._starts[number])
-        return raw.decode(self.encoding).rstrip("\r\n")
+        return raw.decode(self.encoding).removesuffix("\n").removesuffix("\r")
+
+
+def _version(file: Path | int) -> tuple[int, int]:
+    """What is another when a file has changed: its size and when it was written."""
+    facts = os.stat(file)
+    return facts.st_size, facts.st_mtime_ns
 
 
 def _encoding_of(path: Path, encoding: str) -> tuple[str, int]:
@@ -162,21 +177,27 @@ def _encoding_of(path: Path, encoding: str) -> tuple[str, int]:
     return found[0] if found else (unmarked, 0)
 
 
-def _line_ends(path: Path, newline: bytes, begin: int) -> Iterator[int]:
-    """Where lines end in a file: behind each `newline`, of which a character is a multiple, and at
-    the end of a last line without one."""
-    unit = len(newline)
-    size, last = path.stat().st_size, begin
+def _line_ends(path: Path, encoding: str, begin: int) -> Iterator[int]:
+    """Where lines end in a file: behind a newline, behind a carriage return without one, and at the
+    end of a last line without either."""
+    newline, back = "\n".encode(encoding), "\r".encode(encoding)
+    unit = len(newline)  # of which a character is a multiple
+    size, last, at, held = path.stat().st_size, begin, begin, 0
     with path.open("rb") as file:
         file.seek(begin)
-        at = begin
-        while piece := file.read(unit << 20):
+        while piece := file.read(unit * PIECE):
             whole = len(piece) - len(piece) % unit
             characters = np.frombuffer(piece[:whole], f"V{unit}")
-            for number in np.flatnonzero(characters == np.void(newline)).tolist():
-                last = at + (number + 1) * unit
-                yield last
+            ends, backs = characters == np.void(newline), characters == np.void(back)
+            if held and not ends[:1].any():
+                yield (last := held)
+            held = at + whole if backs[-1:].any() else 0  # what is behind it is not known yet
+            ends[:-1] |= backs[:-1] & ~ends[1:]
+            for number in np.flatnonzero(ends).tolist():
+                yield (last := at + (number + 1) * unit)
             at += len(piece)
+    if held:
+        yield (last := held)
     if last < size:
         yield size
 
@@ -203,7 +224,8 @@ def collate(samples: Sequence[Any]) -> Any:
         parts = [collate(part) for part in zip(*samples, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     if isinstance(first, dict):
-        _check_one("keys", [list(sample) for sample in samples])
+        keys = [list(sample) for sample in samples]
+        _check_one("keys", [keys[0] if set(each) == set(keys[0]) else each for each in keys])
         return {name: collate([sample[name] for sample in samples]) for name in first}
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         _check_one("kinds", [type(sample).__name__ for sample in samples])
@@ -305,9 +327,9 @@ class DataLoader:
             raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
         self.dataset: Any = dataset
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self.batch_size = batch_size
+        self.batch_size = int(batch_size)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = int(seed)
         self.drop_last = drop_last
         self.num_workers = num_workers
         self.prefetch = prefetch
@@ -366,17 +388,18 @@ class DataLoader:
         full, rest = divmod(samples, self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
 
-    def _samples_an_epoch(self) -> int | None:
-        if self._is_stream:
-            return None
+    def _laid_out(self) -> dict[str, Any]:
+        """What an epoch consists of, which whoever goes on in its middle must know."""
         given = self.batch_sampler if self.batch_sampler is not None else self.sampler
-        return len(self.dataset if given is None else given)
+        order = "shuffled" if self.shuffle else "in order" if given is None else "by a sampler"
+        samples = None if self._is_stream else len(self.dataset if given is None else given)
+        return {"batch_size": self.batch_size, "samples": samples, "order": order}
 
     def __iter__(self) -> Iterator[Any]:
         epoch, start = self._fresh, 0
         if self._resumed:
             epoch, start = self._epoch, self._batch
-            self._check_cursor(start, self._samples_an_epoch(), self.batch_size)
+            self._check_cursor(start, {})
         self._resumed, self._fresh = False, epoch + 1
         for number, made in enumerate(self._loaded(self._reads(epoch, start)), start + 1):
             self._epoch, self._batch = epoch, number
@@ -392,7 +415,7 @@ class DataLoader:
         1
         """
         place = {"epoch": self._epoch, "batch": self._batch, "seed": self.seed}
-        return place | {"batch_size": self.batch_size, "samples": self._samples_an_epoch()}
+        return place | self._laid_out()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `for` resumes where `state` was taken.
@@ -411,18 +434,20 @@ class DataLoader:
         epoch, batch, seed = (state[name] for name in names)
         if min(epoch, batch, seed) < 0:
             raise ArgumentError(f"DataLoader: {state}; legal are numbers from 0")
-        samples, size = self._samples_an_epoch(), self.batch_size
-        self._check_cursor(batch, state.get("samples", samples), state.get("batch_size", size))
+        self._check_cursor(batch, state)
         self._epoch, self._batch, self.seed = epoch, batch, seed
         self._resumed = True
 
-    def _check_cursor(self, batch: int, samples: int | None, batch_size: int) -> None:
-        own = self._samples_an_epoch(), self.batch_size
+    def _check_cursor(self, batch: int, state: dict[str, Any]) -> None:
+        own = self._laid_out()
+        there = {name: state.get(name, value) for name, value in own.items()}
         most = batch if self._is_stream else len(self)
-        if batch > most or (batch and own != (samples, batch_size)):
+        if batch > most or (batch and own != there):
+            text = "{samples} samples by {batch_size}, {order}"
+            its, this = text.format(**there), text.format(**own)
             raise ArgumentError(
-                f"DataLoader: to go on after batch {batch} of {samples} samples by {batch_size}, "
-                f"with {own[0]} by {own[1]}, {most} batches; legal are the same, or batch 0"
+                f"DataLoader: to go on after batch {batch} of {its}, with {this}, {most} batches; "
+                "legal are the same, or batch 0"
             )
 
     def _batches(self, epoch: int) -> list[list[int]]:
@@ -431,10 +456,11 @@ class DataLoader:
         if hasattr(given, "set_epoch"):
             given.set_epoch(epoch)
         if self.batch_sampler is not None:
-            return [list(map(int, numbers)) for numbers in self.batch_sampler]
+            who = "DataLoader: batch_sampler"
+            return [sample_numbers(who, numbers) for numbers in self.batch_sampler]
         order = np.arange(len(self.dataset))
         if self.sampler is not None:
-            order = np.array([int(number) for number in self.sampler], dtype=np.int64)
+            order = np.array(sample_numbers("DataLoader: sampler", self.sampler), dtype=np.int64)
         elif self.shuffle:
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
         size = self.batch_size
@@ -447,7 +473,12 @@ class DataLoader:
             yield from (partial(self._samples, each) for each in self._batches(epoch)[start:])
             return
         stream, size = iter(self.dataset), self.batch_size
-        deque(islice(stream, start * size), maxlen=0)
+        dropped = sum(1 for _ in islice(stream, start * size))
+        if start and dropped <= (start - 1) * size:
+            raise ArgumentError(
+                f"DataLoader: to go on after batch {start} of a stream of {dropped} samples by "
+                f"{size}; legal is the stream that it was"
+            )
         yield from repeat(lambda: list(islice(stream, size)))
 
     def _loaded(self, reads: Iterator[Callable[[], list[Any]]]) -> Iterator[Any]:

@@ -12,18 +12,9 @@ import numpy as np
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.loader import Dataset, check_dataset
+from tinygrad.data.samplers import sample_numbers
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from, check_types
-
-
-def _numbers(who: str, given: Any) -> list[Any]:
-    """Numbers in a list, a tuple, an array or a tensor."""
-    if isinstance(given, Tensor):
-        given = given.tolist()
-    check_types(who, [given], Iterable, "several numbers")
-    found = list(given)
-    check_types(who, found, (int, float, np.integer, np.floating), "numbers")
-    return found
 
 
 class Subset:
@@ -36,7 +27,7 @@ class Subset:
     def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
         check_dataset("Subset", dataset)
         self.dataset = dataset
-        self.indices = [int(number) for number in _numbers("Subset", indices)]
+        self.indices = sample_numbers("Subset", indices)
         size = len(dataset)
         if wrong := [number for number in self.indices if not -size <= number < size]:
             raise ArgumentError(f"Subset: sample {wrong[0]} of {size}; legal are 0 to {size - 1}")
@@ -93,7 +84,10 @@ def random_split(dataset: Dataset, lengths: Sequence[float], seed: int = 0) -> l
     check_dataset("random_split", dataset)
     check_types("random_split", [seed], int, "whole numbers for the seed")
     check_number_from("random_split", "seed", seed, 0)
-    size, lengths = len(dataset), _numbers("random_split", lengths)
+    size, given = len(dataset), lengths.tolist() if isinstance(lengths, Tensor) else lengths
+    check_types("random_split", [given], Iterable, "several numbers")
+    lengths = list(given)
+    check_types("random_split", lengths, (int, float, np.integer, np.floating), "numbers")
     counts = [int(n) if math.isfinite(n) else -1 for n in lengths]
     if min(lengths, default=-1) >= 0 and abs(sum(lengths) - 1) < 1e-6:
         counts = [int(size * share) for share in lengths]

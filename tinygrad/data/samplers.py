@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from, check_types
 
@@ -28,9 +30,24 @@ class Sampler(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+def sample_numbers(who: str, given: Any) -> list[int]:
+    """The numbers of samples in what can be iterated over. DTypeError for fractions, digits and
+    masks, which `int` would take."""
+    numbers = given.tolist() if hasattr(given, "tolist") else given
+    check_types(who, [numbers], Iterable, "several numbers")
+    return [_sample_number(who, number) for number in numbers]
+
+
+def _sample_number(who: str, number: Any) -> int:
+    if not isinstance(number, bool):
+        with suppress(TypeError):
+            return operator.index(number)
+    raise DTypeError(f"{who}: {number!r:.80}; legal are whole numbers of samples")
+
+
 class WeightedRandomSampler:
     """Samples drawn with a chance that is proportional to their weights, in another order each
-    epoch.
+    epoch, which is each iteration.
 
     Args:
         weights: one a sample, none below 0.
@@ -79,6 +96,7 @@ class WeightedRandomSampler:
 
     def __iter__(self) -> Iterator[int]:
         random = np.random.default_rng([self.seed, self._epoch])
+        self._epoch += 1
         chances = self.weights / self.weights.sum()
         size, count = len(chances), self.num_samples
         yield from random.choice(size, count, replace=self.replacement, p=chances).tolist()

@@ -69,7 +69,10 @@ class Checkpoint:
         """
         self._check_parts()
         speaking, tensors = self._pieces()
-        plain = {n: _taken_apart(part.state_dict(), n, tensors) for n, part in speaking.items()}
+        states = {name: part.state_dict() for name, part in speaking.items()}
+        plain = {name: _taken_apart(state, name, tensors) for name, state in states.items()}
+        for name, each in [*states.items(), *notes.items()]:
+            _check_keys(each, name)
         first: dict[int, str] = {}  # a tensor that several parts hold is written once
         same = {n: first[id(t)] for n, t in tensors.items() if first.setdefault(id(t), n) != n}
         kept = {name: tensor for name, tensor in tensors.items() if name not in same}
@@ -222,14 +225,24 @@ def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value
         return {_TENSOR: name}
     if isinstance(value, dict):
-        if wrong := [key for key in value if not isinstance(key, str)]:
-            raise ArgumentError(
-                f"Checkpoint.save: {name}: a dict with the key {wrong[0]!r}; legal are strings"
-            )
         return {key: _taken_apart(v, f"{name}.{key}", tensors) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_taken_apart(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
     return value
+
+
+def _check_keys(value: Any, name: str) -> None:
+    """ArgumentError for keys that JSON would turn into strings."""
+    if isinstance(value, dict):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise ArgumentError(
+                f"Checkpoint.save: {name}: a dict with the key {wrong[0]!r}; legal are strings"
+            )
+        for key, part in value.items():
+            _check_keys(part, f"{name}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            _check_keys(part, f"{name}.{i}")
 
 
 def _named_in(value: Any) -> Iterator[str]:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from tinygrad.backends import keeps
@@ -60,7 +64,8 @@ class Unmade:
 def get_state_dict(
     obj: Any, prefix: str = "", tensor_type: type[Tensor] = Tensor
 ) -> dict[str, Tensor]:
-    """The tensors in `obj` by name: through dicts, lists, tuples and attributes of objects.
+    """The tensors in `obj` by name: through dicts, lists, tuples, deques and attributes of objects
+    (of those in `__slots__` the public ones).
 
     Args:
         obj: a tensor, a container, or an object with attributes.
@@ -68,7 +73,8 @@ def get_state_dict(
         tensor_type: what counts as a tensor.
 
     Raises:
-        ArgumentError: two tensors have one name, as of the keys "a.b", and "a" with "b" inside.
+        ArgumentError: two tensors have one name, as of the keys "a.b", and "a" with "b" inside; or
+            they lie in a set.
 
     >>> class Net:
     ...     def __init__(self): self.layers = [Tensor([1.0]), Tensor([2.0])]
@@ -107,6 +113,12 @@ def found_in(
         raise ArgumentError(obj.why)
     if is_sought(obj):
         yield prefix.strip("."), obj
+    elif isinstance(obj, (set, frozenset)):
+        if any(map(is_sought, obj)):
+            where = prefix.strip(".")
+            raise ArgumentError(
+                f"get_state_dict: a set of tensors, {where!r}; legal are lists, which have an order"
+            )
     elif id(obj) not in above:  # an object that leads back to itself holds nothing new
         for name, part in _parts(obj):
             yield from found_in(part, f"{prefix}{name}.", is_sought, (*above, id(obj)))
@@ -116,12 +128,23 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
     """Name and value of what `obj` consists of; nothing for what is no container."""
     if isinstance(obj, tuple) and (names := getattr(obj, "_fields", None)):  # a named tuple
         yield from zip(names, obj, strict=True)
-    elif isinstance(obj, (list, tuple)):
+    elif isinstance(obj, (list, tuple, deque)):
         yield from ((str(i), part) for i, part in enumerate(obj))
-    elif isinstance(obj, dict):
+    elif isinstance(obj, (dict, MappingProxyType)):
         yield from ((str(name), part) for name, part in obj.items())
-    elif not isinstance(obj, (type, TinyJit)):  # classes and captured steps are no models
+    if not isinstance(obj, (type, TinyJit)):  # classes and captured steps are no models
         yield from getattr(obj, "__dict__", {}).items()
+        for name in _slots(obj.__class__):
+            if hasattr(obj, name):
+                yield name, getattr(obj, name)
+
+
+@lru_cache(1024)
+def _slots(kind: type) -> tuple[str, ...]:
+    """The public attributes that a class has without a dict of them."""
+    given = [each.__dict__.get("__slots__", ()) for each in kind.__mro__]
+    names = chain(*((names,) if isinstance(names, str) else names for names in given))
+    return tuple(name for name in names if not name.startswith("_"))
 
 
 # ---- putting values in ---------------------------------------------------------------------------
