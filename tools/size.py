@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5965,
     "codegen": 5720,
     "backends/*": 2955,
-    "engine": 6030,
-    "tensor/*": 8125,
+    "engine": 6035,
+    "tensor/*": 8130,
 }
-CORE_BUDGET = 37_460  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_470  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -227,6 +227,17 @@ def test_a_view_sees_what_is_written_once_the_whole_was_computed_alone(view, wan
         np.testing.assert_array_equal(part.numpy(), view(whole.numpy()))
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_diagonal_of_a_promise_that_is_repeated_is_a_view_of_it(reads):
+    for _ in range(2):
+        x = Tensor([1.0, 2.0]).realize()
+        whole = Tensor.stack([x, x + x])[1]
+        first = whole.unsqueeze(1).expand(2, 2).diagonal()
+        assert not reads or first.tolist() == [2, 4]
+        whole.unsqueeze(1).expand(2, 2).diagonal().add_(1)
+        assert whole.tolist() == [3, 5] and first.tolist() == [3, 5]
+
+
 def test_gradients_pass_what_is_made_of_a_part_that_was_computed_alone():
     start = [[1.0, 2.0], [3.0, 4.0]]
     for given in (start, np.array(start, np.float32)):

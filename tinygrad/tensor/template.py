@@ -348,8 +348,16 @@ def _output(
         views = None  # a copy, in order by its meaning: what neither lies so nor repeats looks else
         if not (repeats(node, end) or is_window(node.reshape((node.size,)), end)):
             return None
+    if views is None and moves is not None and _goes_around(node, tensors[moves]._uop):
+        return None
     look = look_at(type(each), each.requires_grad, node)
     return Output(type(each), each.requires_grad, look, views, moves)
+
+
+def _goes_around(node: UOp, given: UOp) -> bool:
+    """Whether a diagonal of what repeats elements is a view of what lies below: a stand-in begins
+    with the repeated ones, so it can't tell."""
+    return bottom_of(node, given) is not given and repeats(given, bottom_of(given))
 
 
 def _end_below(node: UOp, ends: list[UOp]) -> UOp:
