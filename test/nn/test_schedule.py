@@ -109,6 +109,7 @@ def beside(make, first=0.5, by_hand=(), captured=False):
     mine, wanted = make(optim, ours), make(torch.optim.lr_scheduler, theirs)
 
     def step():
+        ours.zero_grad()
         w.sum().backward()
         with Tensor.train():
             changed = [*ours.schedule_step(), *mine.schedule_step()]
