@@ -422,6 +422,8 @@ class Optimizer(Stepper):
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
         held: list[Any] = []
         for name, value in vars(self).items():
+            if name in OF_SCHEDULES:
+                continue
             held.append(name)
             if type(value) is list:
                 held += value
@@ -689,6 +691,10 @@ class OptimizerGroup(Stepper):
         """A step of each that has a gradient; returns all tensors that change."""
         moved = [one for one in self._alone if any(p._grad is not None for p in one.params)]
         return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
+
+
+OF_SCHEDULES = frozenset(("base_lr", "is_scheduled", "rate_was_set"))
+"""What steps don't depend on."""
 
 
 def step_again(
