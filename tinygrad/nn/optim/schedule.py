@@ -93,8 +93,7 @@ class Scheduler(ABC):
 
     def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
         """The rate at step `turn`, (1,) int32, of an optimizer that has that of the step before, or
-        one that was set by hand since. At step 0 it
-        begins, after another."""
+        one that was set by hand since. At step 0 it begins, after another."""
         return self.rate(optimizer.base_lr, turn)
 
     def momentum(self, turn: Tensor) -> Tensor | None:
@@ -553,17 +552,17 @@ class SequentialLR(Scheduler):
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate of the schedule whose turn it is."""
-        now = self.schedulers[0].rate(base, turn)
-        for milestone, schedule in zip(self.milestones, self.schedulers[1:], strict=True):
-            later = schedule.rate(base, (turn - milestone).maximum(0))
-            now = (turn >= milestone).where(later, now)
-        return now
+        return self._in_turn(turn, lambda each, mine: each.rate(base, mine))
 
     def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
         """That of the schedule whose turn it is."""
-        now = self.schedulers[0].next_rate(optimizer, turn)
+        return self._in_turn(turn, lambda each, mine: each.next_rate(optimizer, mine))
+
+    def _in_turn(self, turn: Tensor, of: Callable[[Scheduler, Tensor], Tensor]) -> Tensor:
+        """What is asked of the schedule whose turn it is, by the number of its own step."""
+        now = of(self.schedulers[0], turn)
         for milestone, schedule in zip(self.milestones, self.schedulers[1:], strict=True):
-            later = schedule.next_rate(optimizer, (turn - milestone).maximum(0))
+            later = of(schedule, (turn - milestone).maximum(0))
             now = (turn >= milestone).where(later, now)
         return now
 
