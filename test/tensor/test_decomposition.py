@@ -221,6 +221,20 @@ def test_gradients_have_gradients(name):
     np.testing.assert_allclose(found.numpy(), second.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["inv", "solve", "lu"])
+def test_what_holds_nan_is_nan(name):
+    """OpenBLAS, and so NumPy, gives a row of the inverse numbers where NaN would be a pivot."""
+    one, other = [[np.nan, 1.0], [1.0, 2.0]], [[2.0, 1.0], [0.0, 4.0]]
+    x = Tensor([one, other])
+    found = {"inv": x.inv, "solve": lambda: x.solve(Tensor.ones(2, 2, 1)), "lu": lambda: x.lu()[1]}
+    spoilt, kept = np.isnan(found[name]().numpy())
+    assert spoilt.all() and not kept.any()
+
+
+def test_of_what_is_infinite_there_is_no_pseudo_inverse():
+    assert np.isnan(Tensor([[1.0, np.inf, 0.0], [0.0, 2.0, 1.0]]).pinv().numpy()).all()
+
+
 def test_of_nothing():
     none = Tensor.zeros(0, 0)
     assert none.det().item() == 1.0 and none.inv().shape == none.matrix_exp().shape == (0, 0)

@@ -76,8 +76,8 @@ _linalg = np.linalg
 DET = Routine("det", _linalg.det, gradients.det, shapes=lambda s: [(s[:-2], SAME)])
 SLOGDET = Routine("slogdet", _linalg.slogdet, gradients.slogdet, shapes=_slogdet)
 ADJUGATE = Routine("adjugate", lapack.adjugate, gradients.adjugate)
-INV = Routine("inv", _linalg.inv, gradients.inv, "singular")
-SOLVE = Routine("solve", _linalg.solve, gradients.solve, "singular", _as_second)
+INV = Routine("inv", lapack.eliminating(_linalg.inv), gradients.inv, "singular")
+SOLVE = Routine("solve", lapack.eliminating(_linalg.solve), gradients.solve, "singular", _as_second)
 TRIANGULAR = Routine(
     "solve_triangular", lapack.triangular, gradients.triangular, "singular", _as_second
 )

@@ -190,6 +190,22 @@ def scipy_linalg(name: str) -> Any:
 # ---- the routines' functions ---------------------------------------------------------------------
 
 
+def eliminating(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A routine that eliminates, for which NaN is not a number: as a pivot OpenBLAS may pass over
+    it, so that [[nan, 1], [1, 1]] has an inverse with numbers."""
+
+    @functools.wraps(run)
+    def careful(a: Array, *more: Any) -> Any:
+        found = run(a, *more)
+        spoilt = np.isnan(a).any((-2, -1))
+        for result in found if isinstance(found, tuple) else (found,):
+            if result.dtype.kind in "fc":
+                result[spoilt] = np.nan
+        return found
+
+    return careful
+
+
 @each
 def triangular(a: Array, b: Array, upper: bool, unit: bool) -> Any:
     """x of a @ x = b, a triangular."""
@@ -199,6 +215,7 @@ def triangular(a: Array, b: Array, upper: bool, unit: bool) -> Any:
     return solve(a, b, lower=not upper, unit_diagonal=unit, check_finite=False)
 
 
+@eliminating
 @each
 def lu(a: Array) -> Any:
     """The rows' order, L and U, and what LAPACK's pivots say: each row's partner, from 1."""
@@ -267,5 +284,6 @@ def pinv(a: Array, bounds: Array, hermitian: bool) -> Any:
         u, s, v = np.linalg.svd(a, full_matrices=False)
     rtol, atol = np.moveaxis(bounds.real[..., None], -2, 0)
     bound = np.maximum(atol, rtol * s.max(-1, keepdims=True, initial=0))
-    inverse = np.where(s > bound, 1 / np.where(s > bound, s, 1), 0)
+    s = np.where(np.isfinite(s), s, np.nan)  # of what is infinite nothing is known
+    inverse = np.where(s <= bound, 0, 1 / np.where(s <= bound, 1, s))
     return (v.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)
