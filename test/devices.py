@@ -16,12 +16,12 @@ DEVICES["TOY"] = "backends.toy_device"
 SUITE = {
     "CPU": (1, 1),
     "CLANG": (6, 400),
-    "PYTHON": (1, 4),
+    "PYTHON": (1, 8),
     "CL": (7, 400),
     "WEBGPU": (5, 400),
     "NULL": (2, 8),
     "CORE": (3, 8),
-    "TOY": (5, 4),
+    "TOY": (5, 12),
 }
 BUILT = tuple(name for name in SUITE if name not in NOT_BUILT)
 """Those that have a backend."""

@@ -4,6 +4,7 @@ of both signs, equal elements, odd sizes; and how often memory is read."""
 import numpy as np
 import pytest
 import torch
+from often import one_in
 from tensor.check import has_large_sizes, value
 
 from tinygrad import GlobalCounters, Tensor, TinyJit
@@ -34,7 +35,7 @@ CASES = [(shape, "float32") for shape in SHAPES] + [
 ]
 
 
-@pytest.mark.parametrize("shape,dtype", CASES)
+@pytest.mark.parametrize("shape,dtype", one_in(2, CASES))
 def test_positions_and_order(shape, dtype):
     x = numbers(shape, dtype)
     for axis in range(x.ndim):
@@ -55,8 +56,8 @@ SELECTED = [(1,), (4,), (5,), (300,), (7, 33), (3, 5003)]
 
 @pytest.mark.parametrize(
     "shape,dtype",
-    [(shape, "float32") for shape in SELECTED]
-    + [(shape, dtype) for dtype in TYPES for shape in ((4,), (7, 33), (3, 5003))],
+    one_in(2, [(shape, "float32") for shape in SELECTED])
+    + one_in(2, [(shape, dtype) for dtype in TYPES for shape in ((4,), (7, 33), (3, 5003))]),
 )
 def test_the_kth_is_that_of_a_sort(shape, dtype):
     """Its place is the first of equals, in rows longer than four. Each is computed alone, and of
@@ -148,7 +149,7 @@ def test_of_equal_ones_in_several_blocks_the_first_are_chosen(size, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("k", [1, 8, 9, 16, 17])
+@pytest.mark.parametrize("k", one_in(2, [1, 8, 9, 16, 17]))
 @pytest.mark.parametrize("shape", [(18,), (3, 1000), (2, 5003)])
 def test_few_are_chosen_in_the_order_of_a_sort(shape, k, dtype):
     """By rounds or by the host: of equal ones the first, NaN the largest."""
