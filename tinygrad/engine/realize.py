@@ -594,7 +594,7 @@ def read(node: UOp, copy: bool = True) -> np.ndarray[Any, Any]:
     """The value as a NumPy array of its shape; raises the errors that CHECKs found. Without `copy`
     it may be a view of the device's memory, as of a file's bytes: nobody else may write there."""
     if 0 in node.shape:
-        return np.zeros(node.shape, numpy_dtype(node.dtype))
+        return np.zeros(_sizes_now(node), numpy_dtype(node.dtype))
     check_readable(node)
     with turns.together():
         realize(bottom_of(latest(node)) if keeps(node.device) else node)
@@ -611,8 +611,13 @@ def _values(node: UOp) -> np.ndarray[Any, Any]:
     if lies_there:
         return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
-    cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
+    cut = tuple(map(slice, _sizes_now(node)))
     return values[cut] if cut else values  # a scalar's array has no axes
+
+
+def _sizes_now(node: UOp) -> tuple[int, ...]:
+    """The shape, with the numbers that symbolic sizes have now."""
+    return tuple(n if isinstance(n, int) else n.val for n in node.shape)
 
 
 def read_from(buffer: Buffer, like: UOp) -> np.ndarray[Any, Any]:
