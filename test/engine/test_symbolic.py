@@ -283,6 +283,12 @@ PICTURES = {
             (F.max_pool2d(x.requires_grad_()[0, :, :n, :n], 3, 2) ** 2).sum(), x
         )[0],
     ),
+    "gradient of a product": (
+        lambda x, w, n: (x[0, 0, :n, :n] / 5 + 1).prod().gradient(x)[0],
+        lambda x, w, n: torch.autograd.grad((x.requires_grad_()[0, 0, :n, :n] / 5 + 1).prod(), x)[
+            0
+        ],
+    ),
     "gathered": (
         lambda x, w, n: x[0, 0, 0, :n].gather(0, Tensor([2, 0, 1], device=x.device)),
         lambda x, w, n: x[0, 0, 0, [2, 0, 1]],
@@ -650,6 +656,15 @@ def test_jit_takes_and_gives_symbolic_shapes():
     for i in range(1, 12):
         np.testing.assert_array_equal(double(a[: n.bind(i)]).numpy(), A[:i] * 2)
         np.testing.assert_array_equal(head(a, n.bind(i)).numpy(), A[:i] * 2)
+
+
+def test_some_rows_of_a_parameter():
+    n, weight = Variable("n", 1, MOST), Tensor(A, requires_grad=True).realize()
+    double = TinyJit(lambda x: (x * 2).realize())
+    for size in (5, 5, 1, MOST):
+        some = weight[: n.bind(size)]
+        np.testing.assert_array_equal(some.numpy(), A[:size])
+        np.testing.assert_array_equal(double(some).numpy(), A[:size] * 2)
 
 
 def test_jit_gives_the_row_of_a_product_at_a_variable_place():

@@ -27,7 +27,7 @@ import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
-from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.aliases import bottom_of, writable_part
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -551,8 +551,10 @@ def whole_buffer(node: UOp) -> UOp:
 
 def buffer_of_all(node: UOp) -> UOp | None:
     """The BUFFER that `node` is all of, in its order, or the used part of the room of."""
-    if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
-        return node.base
+    if node.op is Ops.SHRINK:
+        part = writable_part(node)
+        if part.base.in_room(part.shape) is part:
+            return part.base
     plain = resolved_beneath(node, (Ops.RESHAPE,))
     return plain if plain.op is Ops.BUFFER else None
 
