@@ -271,6 +271,24 @@ PICTURES = {
         lambda x, w, n: x[:2, :, :n, :n].max_pool2d(2) + x[:2, :, :n, :n].avg_pool2d(2),
         lambda x, w, n: F.max_pool2d(x[:2, :, :n, :n], 2) + F.avg_pool2d(x[:2, :, :n, :n], 2),
     ),
+    "gradient of pools": (
+        lambda x, w, n: (x[0, :, :n, :n].max_pool2d(3, 2, padding=1) ** 2).sum().gradient(x)[0],
+        lambda x, w, n: torch.autograd.grad(
+            (F.max_pool2d(x.requires_grad_()[0, :, :n, :n], 3, 2, 1) ** 2).sum(), x
+        )[0],
+    ),
+    "gradient of pools within": (
+        lambda x, w, n: (x[0, :, :n, :n].max_pool2d(3, 2) ** 2).sum().gradient(x)[0],
+        lambda x, w, n: torch.autograd.grad(
+            (F.max_pool2d(x.requires_grad_()[0, :, :n, :n], 3, 2) ** 2).sum(), x
+        )[0],
+    ),
+    "gradient of a product": (
+        lambda x, w, n: (x[0, 0, :n, :n] / 5 + 1).prod().gradient(x)[0],
+        lambda x, w, n: torch.autograd.grad((x.requires_grad_()[0, 0, :n, :n] / 5 + 1).prod(), x)[
+            0
+        ],
+    ),
     "gathered": (
         lambda x, w, n: x[0, 0, 0, :n].gather(0, Tensor([2, 0, 1], device=x.device)),
         lambda x, w, n: x[0, 0, 0, [2, 0, 1]],
@@ -492,12 +510,15 @@ def test_what_reads_its_sizes_takes_those_of_now():
     assert x.bincount().tolist() == [0, 1, 1, 2]
     assert (x[None].T > 2)[None].nonzero().tolist() == [[0, 0, 0], [0, 2, 0]]
     assert x.reshape(1, -1).gt(2).nonzero(as_tuple=True)[1].tolist() == [0, 2]
+    assert x[:, None][:, :0].exp().tolist() == [[], [], [], []]
 
 
 def test_a_symbolic_size_that_was_not_foreseen_is_named():
     x, n = Tensor(A), Variable("n", 1, MOST).bind(5)
     with pytest.raises(ShapeError, match="interpolate: symbolic sizes"):
         x[None, None, :n].interpolate((8, 8))
+    with pytest.raises(ShapeError, match="symbolic sizes, .n.1..40.=5, n.1..40.=5.; legal"):
+        (x[:n] @ x.T[:, :n]).det()
     with pytest.raises(ShapeError, match="roll: by 2 of a symbolic size, of 1 to 40"):
         x[:n].roll(2, 0)
     with pytest.raises(ShapeError, match="diagonal: it is not known whether"):
@@ -635,6 +656,15 @@ def test_jit_takes_and_gives_symbolic_shapes():
     for i in range(1, 12):
         np.testing.assert_array_equal(double(a[: n.bind(i)]).numpy(), A[:i] * 2)
         np.testing.assert_array_equal(head(a, n.bind(i)).numpy(), A[:i] * 2)
+
+
+def test_some_rows_of_a_parameter():
+    n, weight = Variable("n", 1, MOST), Tensor(A, requires_grad=True).realize()
+    double = TinyJit(lambda x: (x * 2).realize())
+    for size in (5, 5, 1, MOST):
+        some = weight[: n.bind(size)]
+        np.testing.assert_array_equal(some.numpy(), A[:size])
+        np.testing.assert_array_equal(double(some).numpy(), A[:size] * 2)
 
 
 def test_jit_gives_the_row_of_a_product_at_a_variable_place():

@@ -12,11 +12,13 @@ import numpy as np
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType
+from tinygrad.base.errors import ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array, numpy_dtype
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.plan import Step
 from tinygrad.transforms.gradient import CALLS, CallRule
 from tinygrad.uop import Ops, UOp
@@ -49,7 +51,12 @@ def register(function: HostFunction) -> HostFunction:
 
 
 def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] = ()) -> list[UOp]:
-    """The results of a host function as nodes."""
+    """The results of a host function as nodes. ShapeError if a size is symbolic."""
+    if given := [a.shape for a in arguments if not is_concrete(a)]:
+        raise ShapeError(
+            f"{function.name}: symbolic sizes, {given[0]}; legal are numbers: reshape a tensor to "
+            "the sizes that it has now"
+        )
     made = UOp(Ops.CALL, src=arguments, arg=(function.name, *parameters))
     results = _described(made)
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]

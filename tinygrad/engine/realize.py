@@ -27,7 +27,7 @@ import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
-from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.aliases import bottom_of, writable_part
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -551,8 +551,10 @@ def whole_buffer(node: UOp) -> UOp:
 
 def buffer_of_all(node: UOp) -> UOp | None:
     """The BUFFER that `node` is all of, in its order, or the used part of the room of."""
-    if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
-        return node.base
+    if node.op is Ops.SHRINK:
+        part = writable_part(node)
+        if part.base.in_room(part.shape) is part:
+            return part.base
     plain = resolved_beneath(node, (Ops.RESHAPE,))
     return plain if plain.op is Ops.BUFFER else None
 
@@ -594,7 +596,7 @@ def read(node: UOp, copy: bool = True) -> np.ndarray[Any, Any]:
     """The value as a NumPy array of its shape; raises the errors that CHECKs found. Without `copy`
     it may be a view of the device's memory, as of a file's bytes: nobody else may write there."""
     if 0 in node.shape:
-        return np.zeros(node.shape, numpy_dtype(node.dtype))
+        return np.zeros(_sizes_now(node), numpy_dtype(node.dtype))
     check_readable(node)
     with turns.together():
         realize(bottom_of(latest(node)) if keeps(node.device) else node)
@@ -611,8 +613,13 @@ def _values(node: UOp) -> np.ndarray[Any, Any]:
     if lies_there:
         return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
-    cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
+    cut = tuple(map(slice, _sizes_now(node)))
     return values[cut] if cut else values  # a scalar's array has no axes
+
+
+def _sizes_now(node: UOp) -> tuple[int, ...]:
+    """The shape, with the numbers that symbolic sizes have now."""
+    return tuple(n if isinstance(n, int) else n.val for n in node.shape)
 
 
 def read_from(buffer: Buffer, like: UOp) -> np.ndarray[Any, Any]:

@@ -177,12 +177,15 @@ def _guarded_once(product: UOp, windows: Sequence[UOp]) -> UOp:
 
 
 def _freed(read: UOp, wanted: set[UOp]) -> UOp:
-    """A read without those of the wanted conditions that keep it from no element."""
+    """A read without those of the wanted conditions that keep it from no element of its memory.
+    Those that a variable sets stay: what lies behind a symbolic size was never written."""
     memory, offset, gate = read.src
     conditions = conditions_of(gate)
-    for condition in [c for c in conditions if c in wanted]:
+    for condition in [c for c in conditions if c in wanted and not c.variables()]:
         rest = [c for c in conditions if c is not condition]
-        if bounds_under(rest, offset) == bounds_under(conditions, offset):
+        low, high = bounds_under(rest, offset)
+        is_inside = low >= 0 and high < memory.arg[1]  # bounds are no tighter than what is read
+        if is_inside and (low, high) == bounds_under(conditions, offset):
             conditions = rest
     return memory.index(offset, gate=all_of(conditions) if conditions else None)
 

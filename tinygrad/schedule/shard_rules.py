@@ -280,7 +280,8 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
     """Into rows that are cut, with rows of updates cut alike; else a part of the updates by each
     device."""
     target, updates, *indices = node.src
-    count, lead, first = len(node.device), len(indices[0].shape), len(indices)
+    count, first = len(node.device), len(indices)
+    lead = len(indices[0].shape) if indices else 0
     along, of_updates = walk.along(target), walk.best([updates])
     if along is not None and along.axis < first:
         return _into_rows(walk, node, along)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tinygrad.uop.infer import most
 from tinygrad.uop.node import UOp
 
@@ -16,10 +18,6 @@ def other_factors(x: UOp) -> UOp:
     *lead, size = x.shape
     if size == 1:
         return x.const_like(1)
-    if isinstance(size, UOp):  # in the room of the largest: the factors there are 1
-        left_out = most(size) - size
-        filled, there = (part.padded(-1, 0, left_out) for part in (x, x.const_like(1)))
-        return other_factors(filled + there.eq(0).cast(x.dtype)).sliced(-1, 0, size)
     half = (size + 1) // 2
     left, right = x.sliced(-1, 0, half), x.sliced(-1, half, size)
     if size % 2:  # the middle one's partner is 1
@@ -29,6 +27,15 @@ def other_factors(x: UOp) -> UOp:
     of_left, of_right = other_pairs * right, other_pairs * left
     behind = size - half
     return of_left.padded(-1, 0, behind) + of_right.sliced(-1, 0, behind).padded(-1, half, 0)
+
+
+def filled_room(x: UOp, axes: Collection[int]) -> UOp:
+    """With factors 1 in the room of the largest sizes along these axes, so that they can become
+    one axis."""
+    if not any(isinstance(x.shape[i], UOp) for i in axes):
+        return x
+    pads = tuple((0, most(n) - n if i in axes else 0) for i, n in enumerate(x.shape))
+    return x.pad(pads) + x.const_like(1).pad(pads).eq(0).cast(x.dtype)
 
 
 def of_running_product(x: UOp, g: UOp, axis: int) -> UOp:

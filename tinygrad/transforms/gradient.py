@@ -15,7 +15,7 @@ from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.simplify.movement import constant_under
-from tinygrad.transforms.factors import of_running_product, other_factors
+from tinygrad.transforms.factors import filled_room, of_running_product, other_factors
 from tinygrad.uop import Ops, UOp
 from tinygrad.uop.verify import STAGES
 
@@ -187,14 +187,13 @@ def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     if monoid == "max":  # shared by all that reach the maximum
         hit = x.eq(node.expand(x.shape)).cast(x.dtype)
         return (hit * (g / sum_axes(hit, axes)).expand(x.shape),)
-    # symbolic sizes first among those that become one, as their reshape must have them
-    axes = tuple(sorted(axes, key=lambda i: isinstance(x.shape[i], int)))
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
-    lined = x.permute(order)  # (kept.., reduced..)
+    lined = filled_room(x, axes).permute(order)  # (kept.., reduced..)
     kept = lined.shape[: x.ndim - len(axes)]
-    count = prod(x.shape[i] for i in axes)
+    count = prod(lined.shape[len(kept) :])
     others = other_factors(lined.reshape((*kept, count))).reshape(lined.shape)
-    return (g.expand(x.shape) * others.permute(argsort(order)),)
+    others = others.permute(argsort(order)).shrink(tuple((0, n) for n in x.shape))
+    return (g.expand(x.shape) * others,)
 
 
 def _running(node: UOp, g: UOp) -> Gradients:
