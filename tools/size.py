@@ -27,15 +27,15 @@ BUDGETS: dict[str, int | None] = {
     "base": 910,
     "uop": 2030,
     "simplify": 1080,
-    "transforms": 430,
-    "schedule": 4230,
+    "transforms": 435,
+    "schedule": 4245,
     "loops": 5965,
-    "codegen": 5720,
+    "codegen": 5730,
     "backends/*": 2955,
-    "engine": 6035,
+    "engine": 6045,
     "tensor/*": 8130,
 }
-CORE_BUDGET = 37_470  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_510  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 590,
     "tensor/complex": 415,
-    "tensor/long_tail": 3495,
+    "tensor/long_tail": 3510,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

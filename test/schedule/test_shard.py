@@ -357,6 +357,16 @@ def test_all_devices_get_the_same_bits():
 
 # ---- misuse --------------------------------------------------------------------------------------
 
+
+def test_products_after_a_zero_are_zero_on_the_next_device():
+    x = np.full((6, 3), 1e30, np.float32)
+    x[1, 0] = x[4, 1] = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = np.cumprod(x, 0)
+    found = Tensor(x).shard(D, 0).cumprod(0).to("PYTHON").numpy()
+    assert np.array_equal(found, wanted, equal_nan=True)
+
+
 MISUSES = [
     ("each once", lambda x: x.shard(("CPU", "CPU"))),
     ("a tuple of names", lambda x: x.shard("CPU")),

@@ -187,6 +187,7 @@ def test_gather():
     at = torch.tensor(INDEX)
     check(lambda x: x.gather(0, Tensor(INDEX)), lambda x: x.gather(0, at), (3, 4))
     check(lambda x: x.gather(1, Tensor(INDEX)), lambda x: x.gather(1, at), (3, 4))
+    check(lambda x: x.gather(0, Tensor(0)), lambda x: x.gather(0, torch.tensor(0)), ())
 
 
 def test_scatter():
@@ -250,6 +251,7 @@ MISUSES = [
         lambda: value(Tensor([1, 2, 3])[Tensor([-4])]),
     ),
     (IndexCheckError, "range", lambda: value(Tensor([1, 2]).gather(0, Tensor([2])))),
+    (IndexCheckError, "range", lambda: value(Tensor(3.0).gather(0, Tensor(1)))),
     (ArgumentError, "step 0", lambda: Tensor.ones(3)[::0]),
     (DTypeError, "ints and bools", lambda: Tensor.ones(3)[Tensor([0.5])]),
     (ArgumentError, "legal are numbers", lambda: Tensor.ones(3)["a"]),

@@ -62,6 +62,17 @@ def test_nothing_special_is_lost(special, size):
             np.testing.assert_array_equal(value(ours), theirs(column.T, 0))
 
 
+@pytest.mark.parametrize("size", [9, 2000])
+def test_products_after_a_zero_are_zero(size):
+    """However large those are that follow: they are not multiplied with each other first."""
+    x = np.full((2, size), 1e30, np.float32)
+    x[0, 0] = x[1, 3] = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = np.cumprod(x, 1)
+    assert np.array_equal(value(Tensor(x).cumprod(1)), wanted, equal_nan=True)
+    assert np.array_equal(value(Tensor(x[0]).cumprod(0)), np.zeros(size))
+
+
 @pytest.mark.parametrize("shape,axis", [((200_003,), 0), ((20_011, 7), 0), ((20_011, 32), 0)])
 def test_a_running_sum_is_accurate(shape, axis):
     if not has_large_sizes():

@@ -13,7 +13,8 @@ from tinygrad.codegen.reduce import PLAIN, Combiner
 from tinygrad.loops.nest import Item, NestScope
 from tinygrad.loops.roles import role_of, size_of
 from tinygrad.simplify.constants import identity
-from tinygrad.uop import Ops, UOp
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS, Ops
 
 
 class Running:
@@ -52,6 +53,8 @@ class Running:
         if self.lanes is None:
             self._carry(place, value)
             return self._sum(self.state[place : place + self.states])
+        if MONOIDS[self.node.arg].runs_in_order(self.node.dtype):
+            return self._in_turn(place, value)
         before = self.state[place : place + self.states]
         value = self._within(self.program.widen(value, size_of(self.lanes)))
         self._carry(place, self.program.lane(value, size_of(self.lanes) - 1))
@@ -71,6 +74,14 @@ class Running:
             self.state[place : place + 2] = state
         else:
             self.state[place] = self.combiner.combine(self.node.arg, total, value)
+
+    def _in_turn(self, place: int, value: UOp) -> UOp:
+        """The running values of lanes, one after the other."""
+        found = []
+        for lane in range(value.dtype.count):
+            self._carry(place, self.program.lane(value, lane))
+            found.append(self.state[place])
+        return self.program.vector(found)
 
     def _within(self, value: UOp) -> UOp:
         """Lane i becomes the reduction of lanes 0 to i, in log2(lanes) steps (Hillis, Steele,

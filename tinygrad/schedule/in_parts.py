@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.uop import Ops, UOp
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS, Ops
 
 
 def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
@@ -35,3 +36,14 @@ def in_one(parts: Sequence[UOp], axis: int) -> UOp:
         begin, end = end, end + part.shape[axis]
         made = UOp(Ops.ASSIGN, made.dtype, (made.sliced(axis, begin, end), part))
     return made
+
+
+def continued(part: UOp, monoid: str, axis: int, before: UOp) -> UOp:
+    """The running reduction of a part, from the last value `before` it on."""
+    combine = MONOIDS[monoid].combine
+    if not MONOIDS[monoid].runs_in_order(part.dtype):
+        made = part.running(monoid, axis)
+        return before.broadcast_to(made.shape).alu(combine, made)
+    is_later = UOp.positions(part.shape, axis, part.device) > 0
+    started = before.broadcast_to(part.shape).alu(combine, part)
+    return is_later.where(part, started).running(monoid, axis)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.collectives import sent
+from tinygrad.schedule.in_parts import continued
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding, is_empty
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.schedule.shard_sorting import ROWWISE, sorted_parts
@@ -226,12 +227,14 @@ def _running(walk: Sharding, node: UOp) -> Parts:
     along = walk.along(source)
     if along is None:
         return _on_whole(walk, node)
-    made, before = [n.running(monoid, axis) for n in walk.nodes(source, along)], None
-    for i, name in enumerate(node.device if along.axis == axis else ()):
-        if along.size(i):
-            if before is not None:
-                start = sent(before, name).expand(made[i].shape)
-                made[i] = start.alu(MONOIDS[monoid].combine, made[i])
+    made: list[UOp] = []
+    before: UOp | None = None
+    for i, part in enumerate(walk.nodes(source, along)):
+        if before is None or not along.size(i):
+            made.append(part.running(monoid, axis))
+        else:
+            made.append(continued(part, monoid, axis, sent(before, node.device[i])))
+        if along.axis == axis and along.size(i):
             before = made[i].sliced(axis, along.size(i) - 1, along.size(i))
     return walk.made(node, made, along)
 
@@ -280,8 +283,7 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
     """Into rows that are cut, with rows of updates cut alike; else a part of the updates by each
     device."""
     target, updates, *indices = node.src
-    count, first = len(node.device), len(indices)
-    lead = len(indices[0].shape) if indices else 0
+    count, lead, first = len(node.device), len(indices[0].shape), len(indices)
     along, of_updates = walk.along(target), walk.best([updates])
     if along is not None and along.axis < first:
         return _into_rows(walk, node, along)

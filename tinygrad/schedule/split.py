@@ -120,7 +120,7 @@ def _split_running(node: UOp) -> UOp:
     """Running values within blocks, each combined with the total of the blocks before it."""
     source, (monoid, axis) = node.src[0], node.arg
     shape = source.shape
-    if not is_concrete(source):
+    if not is_concrete(source) or MONOIDS[monoid].runs_in_order(node.dtype):
         return node
     size = shape[axis]
     blocks = ceildiv(size, BLOCK)

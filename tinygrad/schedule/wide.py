@@ -14,7 +14,7 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.windows import Stretch, windows
 from tinygrad.schedule.bases import COMPUTED, is_concrete, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel, ordered_axes
-from tinygrad.schedule.in_parts import in_one
+from tinygrad.schedule.in_parts import continued, in_one
 from tinygrad.schedule.movement import ZERO, turns_of, view_offset
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.ranges import Expressions
@@ -229,12 +229,13 @@ def _running_in_parts(node: UOp, cut: AxisCut) -> UOp:
     monoid, axis = node.arg
     made: list[UOp] = []
     for begin, end in _stretches(node.shape[axis], cut.parts):
-        part = node.src[0].sliced(axis, begin, end).running(monoid, axis)
-        if made:
-            before = made[-1].shape[axis]
-            last = made[-1].sliced(axis, before - 1, before).contiguous()
-            part = last.broadcast_to(part.shape).alu(MONOIDS[monoid].combine, part)
-        made.append(part)
+        part = node.src[0].sliced(axis, begin, end)
+        if not made:
+            made.append(part.running(monoid, axis))
+            continue
+        before = made[-1].shape[axis]
+        last = made[-1].sliced(axis, before - 1, before).contiguous()
+        made.append(continued(part, monoid, axis, last))
     return in_one(made, axis)
 
 

@@ -321,6 +321,8 @@ class Indexing(Linalg):
             dim, index = index, dim  # as programs of the first years have them
         if index.numel() == 0:
             return self.zeros(index.shape, dtype=self.dtype, device=self.device)._with_none_of(self)
+        if not self.ndim and not index.ndim:
+            return self.reshape(1).gather(dim, index.reshape(1)).reshape(())
         _, nodes = self._full_index("gather", dim, index)
         return self._from(self._held.index(*nodes), index)
 

@@ -532,6 +532,11 @@ class Monoid:
     combine: Ops
     identity: Callable[[DType], ConstType]
 
+    def runs_in_order(self, dtype: DType) -> bool:
+        """Whether a running reduction is made in order. A product that is 0 stays 0: if later terms
+        were multiplied first, these might overflow, and make it NaN."""
+        return self.combine is Ops.MUL and dtypes.is_float(dtype)
+
 
 MONOIDS: dict[str, Monoid] = {
     "add": Monoid("add", Ops.ADD, lambda dtype: dtypes.as_const(0, dtype)),
