@@ -36,6 +36,7 @@ OTHERWISE = {
         *("nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.rrelu"),
         *("nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"),
         *("native_dropout", "nn.functional.scaled_dot_product_attention"),  # with dropout
+        "nn.functional.multi_head_attention_forward",  # the same, where a gradient is wanted
     ),
     "means what tinygrad's means": ("max", "min", "qr", "linalg.qr", "arange"),
     "means what NumPy's means": ("linalg.vander", "linspace", "logspace", "gradient"),
