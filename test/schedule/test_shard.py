@@ -355,9 +355,6 @@ def test_all_devices_get_the_same_bits():
             assert parts[0] == parts[1] == parts[2]
 
 
-# ---- misuse --------------------------------------------------------------------------------------
-
-
 def test_products_after_a_zero_are_zero_on_the_next_device():
     x = np.full((6, 3), 1e30, np.float32)
     x[1, 0] = x[4, 1] = 0
@@ -366,6 +363,8 @@ def test_products_after_a_zero_are_zero_on_the_next_device():
     found = Tensor(x).shard(D, 0).cumprod(0).to("PYTHON").numpy()
     assert np.array_equal(found, wanted, equal_nan=True)
 
+
+# ---- misuse --------------------------------------------------------------------------------------
 
 MISUSES = [
     ("each once", lambda x: x.shard(("CPU", "CPU"))),

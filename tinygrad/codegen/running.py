@@ -1,6 +1,6 @@
 """Running reductions (scans): what their loop carries from turn to turn, and the running values
 inside a vector whose lanes lie along the loop. Sums of float32 carry a correction for their
-rounding errors."""
+rounding errors; products of floats are made lane by lane, in order."""
 
 from __future__ import annotations
 
