@@ -484,6 +484,41 @@ def test_a_norm_that_trains_takes_any_size(of):
             )
 
 
+@pytest.mark.parametrize("of", [nn.BatchNorm1d, nn.InstanceNorm1d])
+def test_a_norm_that_trains_is_told_of_one_value_a_channel(of):
+    size, x = Variable("size", 1, MOST), Tensor(A).realize()
+    step = TinyJit(lambda n: of(24, affine=False)(x[:n].T[None]).realize())
+    with Tensor.train():
+        for n in (3, 2, 5, 4):
+            assert step(size.bind(n)).shape[2].val == n
+        with pytest.raises(RuntimeCheckError, match="one value a channel"):
+            step(size.bind(1)).numpy()
+
+
+REARRANGED = {
+    "a b -> b a": {},
+    "a b -> (b a)": {},
+    "a (b c) -> (a b) c": {"c": 1},
+    "(c a) b -> c b a": {"c": 3},
+    "(c d e) b -> d b (e c)": {"c": 3, "d": 4},
+}
+
+
+@pytest.mark.parametrize("formula", REARRANGED)
+def test_axes_of_any_size_are_rearranged(formula):
+    size, x = Variable("size", 1, 24), Tensor(A).realize()
+    for n in (1, 7, 24):
+        found, want = (x[:36, :s] for s in (size.bind(n), n))
+        found, want = (t.rearrange(formula, **REARRANGED[formula]) for t in (found, want))
+        np.testing.assert_array_equal(found.numpy(), want.numpy())
+
+
+def test_parts_of_an_axis_of_any_size_are_parts_of_each():
+    x = Tensor(A)[: Variable("size", 1, MOST).bind(4)]
+    with pytest.raises(ShapeError, match="axis has size size.*; legal are parts for each size"):
+        x.rearrange("(a b) c -> a b c", a=2)
+
+
 def test_the_truth_of_a_comparison_of_sizes_is_told_as_a_formula():
     n = Variable("n", 1, 8).bind(3)
     with pytest.raises(

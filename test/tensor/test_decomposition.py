@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import TinyJit
+from tinygrad import TinyJit, linalg
 from tinygrad.base.errors import ArgumentError, DTypeError, LinalgError, ShapeError
 from tinygrad.tensor import Tensor
 
@@ -251,6 +251,23 @@ def test_of_nothing():
     assert [t.shape for t in Tensor.zeros(0, 2, 2).lu()] == [(0, 2, 2)] * 3
     x = Tensor.zeros(2, 0, 0, requires_grad=True)
     assert x.det().sum().gradient(x, materialize_grads=True)[0].shape == (2, 0, 0)
+
+
+NONE_OF = {
+    "a power of 0": lambda a: a.matrix_power(0),
+    "solved for nothing": lambda a: a.solve(Tensor.zeros(3, 0)),
+    "a right triangle, solved for nothing": lambda a: linalg.solve_triangular(
+        a, Tensor.zeros(3, 0), upper=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NONE_OF)
+def test_what_hangs_on_no_element_has_a_slope_of_zeros(name):
+    for kind in ("float32", "complex64"):
+        a = Tensor.eye(3).cast(kind).realize().requires_grad_()
+        NONE_OF[name](a).real.sum().backward()
+        assert a.grad.dtype is a.dtype and np.array_equal(a.grad.numpy(), np.zeros((3, 3))), kind
 
 
 def test_replays():

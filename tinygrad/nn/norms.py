@@ -13,6 +13,7 @@ from tinygrad.nn.ranks import as_batch, check_rank
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.template import expression
+from tinygrad.uop.infer import settled
 
 
 class BatchNorm:
@@ -418,13 +419,14 @@ def _count(x: Tensor) -> Any:
 @expression
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of each channel."""
-    if _count(x) == 1:
-        raise ShapeError(
-            f"BatchNorm: {x.shape} has one value a channel, and no variance; legal are two or more"
-        )
+    count = settled(_count(x))
+    text = "one value a channel, and no variance; legal are two or more"
+    if count == 1:
+        raise ShapeError(f"BatchNorm: {x.shape} has {text}")
     others = tuple(axis for axis in range(x.ndim) if axis != 1)
     variance, mean = _wide(x).var_mean(others, correction=0)
-    return mean, variance
+    text = f"BatchNorm: {text}"
+    return mean._if_size(count, 2, text), variance._if_size(count, 2, text)
 
 
 def _track(
@@ -545,9 +547,10 @@ def instance_norm(
     _check_shapes("instance_norm", (x.shape[1],), running_mean, running_var, weight, bias)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
-    count = prod(x.shape[2:])
+    count = settled(prod(x.shape[2:]))
     if count == 1:
         raise ShapeError(f"instance_norm: x {x.shape} has one value a channel, and no variance")
+    x = x._if_size(count, 2, "instance_norm: one value a channel, and no variance")
     if running_mean is not None and running_var is not None:
         variance, mean = _wide(x).detach().var_mean(tuple(range(2, x.ndim)), correction=1)
         for average, new in ((running_mean, mean), (running_var, variance)):

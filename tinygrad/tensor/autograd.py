@@ -59,13 +59,14 @@ class Autograd(Pairs):
         return During("training", mode, cls)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether a gradient is wanted; returns this. DTypeError unless of floats.
+        """Says whether a gradient is wanted; returns this. DTypeError unless of floats,
+        or complex.
 
         >>> Tensor([1.0]).requires_grad_().requires_grad
         True
         """
-        if requires_grad and not dtypes.is_float(self.dtype):
-            raise DTypeError(f"requires_grad: of {self.dtype!r}; legal are floats")
+        if requires_grad and not is_differentiable(self.dtype):
+            raise DTypeError(f"requires_grad: of {self.dtype!r}; legal are floats, or complex")
         self.requires_grad = requires_grad
         return self
 

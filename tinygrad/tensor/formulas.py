@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.shapes import Shape, Sint
+from tinygrad.uop.infer import settled
 
 
 def steps_of(
@@ -36,16 +37,17 @@ def steps_of(
         raise ArgumentError(f"rearrange: {formula!r} must name each axis once on both sides")
     apart: list[Sint] = []
     for group, total in zip(before, shape, strict=True):
-        known = prod(sizes.get(name, 1) for name in group)
-        own = [sizes.get(n, total if len(group) == 1 else total // known) for n in group]
-        if prod(own) != total:
+        known = settled(prod(sizes.get(name, 1) for name in group))
+        own = [sizes.get(n, total if len(group) == 1 else settled(total // known)) for n in group]
+        if settled(prod(own)) != total:
+            legal = "" if isinstance(total, int) else "; legal are parts for each size"
             raise ShapeError(
-                f"rearrange: ({' '.join(group)}) is {tuple(own)}, the axis has size {total}"
+                f"rearrange: ({' '.join(group)}) is {tuple(own)}, the axis has size {total}{legal}"
             )
         apart.extend(own)
     size = dict(zip(names, apart, strict=True))
     order = tuple(names.index(name) for group in after for name in group)
-    final = tuple(prod(size[name] for name in group) for group in after)
+    final = tuple(settled(prod(size[name] for name in group)) for group in after)
     return tuple(apart), order, final
 
 

@@ -92,14 +92,20 @@ class Reduction(Functions):
 
     def _of_some(self, operation: str, whole: Self, axis: Axis) -> Self:
         """This, a result, which a read refuses if a size that is a variable is 0 then."""
-        sizes = [whole.shape[i] for i in whole._axes(axis, operation)]
-        node = made = self._node
-        for size in sizes:
-            if isinstance(size, UOp) and size.vmin <= 0:
-                there = node_of(size, dtypes.int32, self.device).broadcast_to(self.shape)
-                text = f"{operation}: of no elements: {size.render()} along axis {axis} is 0"
-                node = node.check(there > 0, "value", text)
-        return self if node is made else self._from(node)
+        made = self
+        for i in whole._axes(axis, operation):
+            size = whole.shape[i]
+            if isinstance(size, UOp):
+                text = f"of no elements: {size.render()} along axis {axis} is 0"
+                made = made._if_size(size, 1, f"{operation}: {text}")
+        return made
+
+    def _if_size(self, size: Any, least: int, text: str) -> Self:
+        """This, which a read refuses with `text` if `size`, where it is a variable, is less."""
+        if not isinstance(size, UOp) or size.vmin >= least:
+            return self
+        now = node_of(size, dtypes.int32, self.device).broadcast_to(self.shape)
+        return self._from(self._node.check(now >= least, "value", text))
 
     def mean(
         self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None

@@ -458,7 +458,7 @@ class Decomposition(Interop):
             return self.inv().matrix_power(-n)
         if not n:
             one = self.eye(self.shape[-1], dtype=self.dtype, device=self.device)
-            return one._broadcast_to(self.shape)
+            return one._broadcast_to(self.shape)._with_none_of(self)
         return by_squares(self, n, operator.matmul)._copied(self)
 
     def matrix_exp(self) -> Self:

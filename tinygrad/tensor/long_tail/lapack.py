@@ -114,10 +114,11 @@ class Routine:
         else:
             arrays = (np.zeros(t.shape, numpy_dtype(first.real.dtype)) for t in tensors)
             found = self._found(*arrays, *parameters)
-        return [
-            first._tensor(np.asarray(value, np.float64).reshape(shape)).cast(kind)
-            for value, (shape, _), kind in zip(found, shapes, kinds, strict=True)
-        ]
+        out = []
+        for value, (shape, _), kind in zip(found, shapes, kinds, strict=True):
+            made = first._tensor(np.asarray(value, np.float64).reshape(shape)).cast(kind)
+            out.append(made if kind is dtypes.int32 else made._with_none_of(*tensors))
+        return out
 
 
 def _is_pair(holds: str, pairs: bool) -> bool:
