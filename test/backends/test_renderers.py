@@ -599,6 +599,20 @@ def test_lanes_of_masks_move_and_one_bit_stands_in_some_lanes():
     check(steps, [np.zeros(12, np.float32), numbers], [1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 0])
 
 
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+@pytest.mark.parametrize("kind", [dtypes.float32, dtypes.float64])
+def test_no_lane_of_zero_over_zero_is_taken_for_zero(kind, lanes):
+    """LLVM's code generator knows a quotient to be 0 where it knows both numbers to be."""
+    source, out = param(1, kind), param(0, kind)
+    zero = const(0.0, kind)
+    a, b = (vector(load(source, i), *[zero] * (lanes - 1)) for i in (0, 1))
+    first = vector(*(const(i == 0, dtypes.bool) for i in range(lanes)))
+    kept = UOp(Ops.WHERE, a.dtype, (first, UOp(Ops.FDIV, a.dtype, (a, b)), vector(*[zero] * lanes)))
+    steps = program(store(out, 0, kept))
+    numbers = np.array([6, 3], f"f{kind.itemsize}")
+    check(steps, [np.zeros(lanes, numbers.dtype), numbers], [2, *[0] * (lanes - 1)])
+
+
 def test_rounds_of_shuffles_are_fenced_where_they_would_be_searched_for_longer_ones():
     source, out = param(1, dtypes.float32), param(0, dtypes.float32)
     mixed, turns = load(source, 0, 4), (3, 0, 1, 2)
