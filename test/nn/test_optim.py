@@ -946,3 +946,17 @@ def test_a_state_of_tensors_alone_may_name_the_parameters(grouped):
     first, second = made(0.5), made(0.1)
     second.load_state_dict(get_state_dict(first))
     assert second.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Adam", "Rprop"])
+def test_a_number_is_a_parameter(name):
+    """A learned temperature has no axis."""
+    x, theirs = Tensor(3.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
+    both = getattr(optim, name)([x], lr=0.1), getattr(torch.optim, name)([theirs], lr=0.1)
+    with Tensor.train():
+        for _ in range(3):
+            for optimizer, number in zip(both, (x, theirs), strict=True):
+                optimizer.zero_grad()
+                (number * number).backward()
+                optimizer.step()
+    assert x.item() == pytest.approx(theirs.item(), rel=1e-6)

@@ -63,7 +63,9 @@ class Adafactor(Optimizer):
         self.weight_decay = weight_decay
         self.t = self._number(0.0)
         self.rows = [_means(p, -1) if p.ndim > 1 else _zeros(p) for p in self.params]
-        self.columns = [_means(p, -2) if p.ndim > 1 else _zeros(p[:0]) for p in self.params]
+        self.columns = [
+            _means(p, -2) if p.ndim > 1 else _zeros(p.reshape(-1)[:0]) for p in self.params
+        ]
         self._own([self.t, *self.rows, *self.columns])
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
