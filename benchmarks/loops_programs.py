@@ -365,11 +365,23 @@ def cached(k: Kit) -> Step:
     return step
 
 
+def unread(k: Kit) -> Step:
+    """A recurrent state that is only read through what is made of it."""
+    recurrent, given, state = k.normal(32, 32), k.normal(1, 32), [k.normal(1, 32)]
+
+    def step() -> float:
+        with k.no_grad():
+            state[0] = (state[0] @ recurrent * 0.1 + given).tanh()
+            return float((state[0] * state[0]).sum().item())
+
+    return step
+
+
 PROGRAMS: dict[str, Callable[[Kit], Step]] = {
     program.__name__: program
     for program in (
         *(gated, variational, mixture_density, coupling_flow, attention, speech),
         *(critic_with_penalty, policy, q_learning, mixed_up, by_hand, adversaries),
-        *(denoising, held_numbers, recurrent_by_hand, rewards, replayed, cached),
+        *(denoising, held_numbers, recurrent_by_hand, rewards, replayed, cached, unread),
     )
 }

@@ -16,6 +16,7 @@ What computing knows of memory and of tensors:
 
     devices         opened when they are first used
     storage         bytes, their versions, and the nodes that they belong to
+    chains          values that nobody asked for, of which later ones are made
     holders, alive  the tensors that may be read later; weak references in order
     aliases, views  which views share what they look at; views of storage without a kernel
     sharing         memory that other libraries read and write, too

@@ -28,6 +28,7 @@ from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of, writable_part
+from tinygrad.engine.chains import note_unstored
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -297,6 +298,7 @@ def _run(pending: Pending, found: Found) -> None:
             recorder.after(run)
         # nodes learn where their values are; memory that others may write becomes a new version
         _publish(run)
+        note_unstored(structure.nodes)
     except BaseException as error:  # Ctrl-C at any place: what is over must not be done again
         if chain.finish(buffers, run.values, taken, over, error):
             _publish(run)

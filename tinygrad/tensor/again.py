@@ -27,6 +27,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
+from tinygrad.engine.chains import Runs
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.layout import Source as Place
@@ -78,6 +79,7 @@ class Known(NamedTuple):
     written: list[int]  # which of the given tensors it overwrites
     made_of: list[list[int]]  # the same as `pasts` for these
     origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
+    grown: list[int]  # which of the lines grow (`engine/chains`)
     last: list[list[Buffer]]  # of each result that is small, of the last times
 
     def results(self) -> list[Buffer]:
@@ -283,6 +285,11 @@ class _Asked:
         try:
             replay.run(inputs, known.values_at(self.lines.begins), made, over)
             self._is_done(known, made, written)
+            if known.grown:
+                Runs.count += 1
+                lines: list[Any] = list(self.lines.places)
+                for number in known.grown:
+                    lines[number].grown = True
         except BaseException:
             if over:  # what was written must not be again
                 self._is_done(known, made, written)
@@ -357,10 +364,11 @@ class _Asked:
         origins = [words.origins for words in plan.faults]
         written = list(over.values())
         made_of = [self._past(self.sources[number]) for number in written]
+        grown = [i for i, each in enumerate(self.lines.places) if _grows(each)]
         last: list[list[Buffer]] = [[] for _ in order]
         return Known(
             *(replay, inputs, done.values, taken, begins, order),
-            *(pasts, written, made_of, origins, last),
+            *(pasts, written, made_of, origins, grown, last),
         )
 
     def _inputs(self, done: Run) -> list[int] | None:
@@ -506,6 +514,10 @@ def _storage(node: UOp) -> Any:
     """Where a node was computed."""
     assert node.known is not None, "it was"
     return node.known.base.storage
+
+
+def _grows(line: Expression | Source) -> bool:
+    return isinstance(line, Expression) and line.grows
 
 
 def _is_whole(node: UOp) -> bool:

@@ -36,10 +36,16 @@ def past_of(node: UOp, buffer: Buffer | None) -> set[Made]:
     if is_of_list(node.base):
         return set()  # of nothing
     nodes = followed(node) if buffer is not None else [node]
-    found: set[Made] = set(map(weakref.ref, nodes))
-    for each in nodes:
-        found.update(map(weakref.ref, _alive(past_at(each))))
+    found: set[Made] = {weakref.ref(node) for node in nodes if not _is_number(node)}
+    pasts = {id(past): past for past in map(past_at, nodes) if past}  # views share one
+    for past in pasts.values():
+        found.update(map(weakref.ref, _alive(past)))
     return found
+
+
+def _is_number(node: UOp) -> bool:
+    """Whether it is a constant that no tensor holds as its own: all graphs have it in common."""
+    return node.base.op is Ops.CONST and len(node.base.src) < 2
 
 
 def past_of_promised(sources: Iterable[Source]) -> set[Made]:

@@ -18,6 +18,7 @@ from typing import Any
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once
 from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.chains import MOST_LOOKED_AT, Runs, grows
 from tinygrad.engine.storage import Buffer, bind, computed_from, learn
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.strides import repeats, steps_between
@@ -78,9 +79,10 @@ class Template:
 
 class Expression:
     """A template over `sources`, written in the user's line `origin`, and its nodes once made. Of
-    gradients also the `lines` that these are of (`tensor/backward`), until one is computed."""
+    gradients also the `lines` that these are of (`tensor/backward`), until one is computed.
+    `grown`: whether it has grown, as of the run `looked` (`engine/chains`)."""
 
-    __slots__ = ("template", "sources", "origin", "depth", "nodes", "lines")
+    __slots__ = ("template", "sources", "origin", "depth", "nodes", "lines", "grown", "looked")
 
     def __init__(
         self, template: Template, sources: Sequence[Source], origin: str | None, lines: Any = None
@@ -88,6 +90,22 @@ class Expression:
         self.template, self.sources, self.origin, self.lines = template, sources, origin, lines
         self.depth = 1 + max(map(_depth, sources), default=0)
         self.nodes: list[UOp] | None = None
+        self.grown, self.looked = False, Runs.count
+
+    @property
+    def grows(self) -> bool:
+        """Whether it has grown, or is made of what has."""
+        if self.looked != Runs.count and not self.grown:
+            below = [self]
+            for each in below:
+                if each.grown or (each.nodes is not None and any(map(grows, each.nodes))):
+                    self.grown = True
+                    break
+                if each.nodes is None and len(below) < MOST_LOOKED_AT:
+                    inside = [s for s in each.sources if isinstance(s, Promise)]
+                    below += [promise.expression for promise in inside if promise.buffer is None]
+            self.looked = Runs.count
+        return self.grown
 
 
 _depth = attrgetter("depth")

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
+from tinygrad.base.helpers import prod
 from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.chains import MOST_ELEMENTS, grows
 from tinygrad.engine.host import tell_copy
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
@@ -31,6 +33,9 @@ def source_of(tensor: Any) -> Source | None:
     a node."""
     source: Version | Promise | None = tensor._source
     if isinstance(source, Promise):
+        is_open = source.buffer is None
+        if is_open and source.expression.grows and _compute_grown(tensor, source.like):
+            return source_of(tensor)
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
             return source
@@ -39,6 +44,8 @@ def source_of(tensor: Any) -> Source | None:
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
+        if grows(tensor._uop) and _compute_grown(tensor, tensor._uop):
+            return source_of(tensor)
         return _promised_again(tensor)
     return _version_of(tensor, source)
 
@@ -78,6 +85,12 @@ def _ask(tensor: Any, promise: Promise) -> None:
     if recording.writes and (begins or type(promise) is Written):
         tensor._compute_now()
     _ = tensor._uop
+
+
+def _compute_grown(tensor: Any, like: UOp) -> bool:
+    """Computes the state of a loop that only others read (`engine/chains`); whether it did."""
+    fits = 0 < prod(like.room) <= MOST_ELEMENTS
+    return fits and not recording.inside and tensor._compute_now() and not grows(tensor._uop)
 
 
 _SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN, Ops.COPY}

@@ -43,7 +43,7 @@ class UOp(Questions):
 
     __slots__ = (
         *("op", "dtype", "src", "arg", "tag", "device"),  # what the node is
-        *("known", "newer", "storage", "origin", "readers", "families", "before"),  # of the engine
+        *("known", "newer", "storage", "origin", "readers", "families", "before", "unstored"),
         *("_shape", "_interval", "_key", "_ranges", "_checks", "_form"),  # computed once
         "__weakref__",
     )
@@ -78,6 +78,8 @@ class UOp(Questions):
     """Of a version of a buffer: the tensors that look at it (`engine/storage`)."""
     before: Any
     """What it was promised as, before somebody asked for it (`tensor/sources`)."""
+    unstored: Any
+    """Which run computed it and didn't store it (`engine/chains`)."""
 
     def __new__(
         cls,
@@ -100,7 +102,7 @@ class UOp(Questions):
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
         node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
-        node.before = None
+        node.before = node.unstored = None
         node._shape = node._interval = node._key = node._ranges = node._checks = node._form = _UNSET
         node.device = None
         is_view = op in _MOVEMENT  # who reads a view reads what it shows: they share `readers`
