@@ -46,6 +46,7 @@ def note_unstored(nodes: Iterable[UOp]) -> None:
     """Notes that a run has computed these nodes, sources first, as far as they are not known."""
     Runs.count = run = Runs.count + 1
     fixed: set[UOp] = set()
+    notes: dict[tuple[int, bool], Unstored] = {}  # most nodes have one of a few
     for node in nodes:
         if node.op in _STORED or node.known is not None:
             continue
@@ -57,7 +58,8 @@ def note_unstored(nodes: Iterable[UOp]) -> None:
             made = [each for each in map(_unstored, sources) if each is not None]
             links = [each.links + (each.run < run) for each in made if each.fixed is is_fixed]
             if node.op not in GroupOp.Movement:
-                node.unstored = Unstored(run, max(links, default=0), is_fixed)
+                kind = max(links, default=0), is_fixed
+                node.unstored = notes.setdefault(kind, Unstored(run, *kind))
             elif made:
                 node.unstored = made[0]
 
