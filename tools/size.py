@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5965,
     "codegen": 5730,
     "backends/*": 2960,
-    "engine": 6095,
+    "engine": 6100,
     "tensor/*": 8175,
 }
 CORE_BUDGET = 37_610  # all of the above: the floors that make a Tensor run, with every renderer

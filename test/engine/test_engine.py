@@ -199,6 +199,39 @@ def test_all_kinds_of_floats_become_arguments():
         assert plans_of(check, 4)[2:] == [0, 0], dtype
 
 
+WHOLE = np.arange(-3, 5, dtype=np.int32)
+IN_ROWS = WHOLE.reshape(2, 4)
+WHOLE_NUMBERS = {
+    "compared": (lambda t, n: (t == n).sum(), lambda a, n: (a == n).sum()),
+    "added": (lambda t, n: t + n, lambda a, n: a + n),
+    "multiplied": (lambda t, n: t * (n << 28), lambda a, n: a * np.int32(n << 28)),
+    "larger": (lambda t, n: t.maximum(n), lambda a, n: np.maximum(a, n)),
+    "chosen": (lambda t, n: (t < 1).where(n, t), lambda a, n: np.where(a < 1, n, a)),
+    "places": (lambda t, n: t[Tensor.arange(3) + n], lambda a, n: a[n : n + 3]),
+    "scattered": (
+        lambda t, n: Tensor.zeros(8, dtype="int").scatter(0, Tensor.arange(4) + n, t[:4]),
+        lambda a, n: np.pad(a[:4], (n, 4 - n)),
+    ),
+    "triangle": (lambda t, n: t.reshape(2, 4).tril(n), lambda a, n: np.tril(IN_ROWS, n)),
+    "divided": (lambda t, n: (t + n) // 3 + (t - n) % 3, lambda a, n: (a + n) // 3 + (a - n) % 3),
+    "unsigned": (
+        lambda t, n: t.cast("uint32") + (n + (1 << 32) - 5),
+        lambda a, n: a.astype(np.uint32) + np.uint32(n + (1 << 32) - 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+def test_a_whole_number_that_changes_becomes_an_argument_of_the_plan(name):
+    mine, theirs = WHOLE_NUMBERS[name]
+    x = Tensor(WHOLE).realize()
+
+    def check(turn):
+        np.testing.assert_array_equal(mine(x, turn).numpy(), theirs(WHOLE, turn))
+
+    assert plans_of(check, 5)[4:] == [0]  # 0 and numbers that are equal may make other graphs
+
+
 def test_a_number_that_a_kernel_does_not_need_is_no_argument_of_it():
     ends = [(4.0, 0), (-2.0, 7), (-3.0, 0), (9.0, 0)]  # of one number, which is the first
     rows = [Tensor.linspace(a, b, 1, dtype="complex64").numpy() for a, b in ends]

@@ -1,5 +1,5 @@
-"""Numbers in which graphs of one form may differ: float constants, and the offsets at which slices
-of storage begin. A plan can take such a number as an argument if every operation that uses it gives
+"""Numbers in which graphs of one form may differ: constants, and the offsets at which slices of
+storage begin. A plan can take such a number as an argument if every operation that uses it gives
 the same bits for an argument as for a constant.
 
 It decides only which numbers may be arguments; `structure` walks the graph and asks here at each
@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.plan import BITS, signed_bits
 from tinygrad.uop import GroupOp, Ops, UOp
 
@@ -30,6 +30,7 @@ _TAKES_ANY_BOX = (
     | {Ops.REDUCE_AXIS, Ops.RUNNING, Ops.INDEX, Ops.SCATTER}
     | {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN}
 )
+_WHOLE = frozenset((dtypes.int32, dtypes.uint32))
 IN_ORDER = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK))
 
 
@@ -40,12 +41,18 @@ class Begin(NamedTuple):
     axis: int
 
 
+def is_argument(dtype: DType) -> bool:
+    """Whether a plan may take a constant of this type: a float, or a whole number of 32 bits, which
+    all devices have."""
+    return dtype.itemsize in BITS if dtypes.is_float(dtype) else dtype in _WHOLE
+
+
 Number = UOp | Begin
-"""A float constant, or the begin of a box."""
+"""A constant, or the begin of a box."""
 
 
 def value_of(number: Number) -> int:
-    """The value that a plan gets for it: the bits of a float."""
+    """The value that a plan gets for it: the bits of a constant."""
     return signed_bits(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
 
 
@@ -77,7 +84,7 @@ class Numbers:
 
     def add_constant(self, node: UOp) -> bool:
         """Whether the constant may differ between graphs."""
-        may = bool(node.src) and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS
+        may = bool(node.src) and is_argument(node.dtype)
         if may:
             self.owners[node], self.views[node] = (node,), (node,)
         return may

@@ -41,8 +41,8 @@ class Structure:
         return self.open_sink(())
 
     def open_sink(self, open_numbers: Collection[Number]) -> UOp:
-        """The same, with further variables for some of the numbers; that of a float holds its
-        bits."""
+        """The same, with further variables for some of the numbers; that of a constant holds
+        its bits."""
         made: dict[UOp, UOp] = {}
         params = {node: i for i, node in enumerate(self.params)}
         variables = {each: variable_name(i) for i, each in enumerate((*self.binds, *open_numbers))}

@@ -98,17 +98,17 @@ def numbered(leaf: UOp, number: int) -> UOp:
 
 
 BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-"""The type of a variable that holds the bits of a float of this size."""
+"""The type of a variable that holds the bits of a number of this size."""
 
 
 def bits_variable(name: str, dtype: DType) -> UOp:
-    """A variable that holds the bits of a float."""
+    """A variable that holds the bits of a number."""
     bits = BITS[dtype.itemsize]
     return UOp.variable(name, int(dtypes.min(bits)), int(dtypes.max(bits)), bits)
 
 
 def signed_bits(number: UOp) -> int:
-    """A float constant's bits as a signed number."""
+    """A constant's bits as a signed number."""
     return int(bit_cast(number.arg, number.dtype, BITS[number.dtype.itemsize]))
 
 
