@@ -2,10 +2,10 @@
 `h = f(h); print(g(h))`. No run stores such a value, so each turn would compute all turns before it,
 by kernels that no turn before it had.
 
-Each run notes here what it computed without storing it. A value that was made of what an earlier
-run had made already is computed on its own when it is used once more (`grows`). What is used again
-and again, but made of storage each time, stays part of the kernels that use it: a weight that is
-dequantised."""
+Each run notes here what it computed without storing it. A value that is made of what a few earlier
+runs had made already, each of what the one before had made, is computed on its own when it is used
+once more (`grows`). What is used again and again, but made of storage each time, stays part of the
+kernels that use it: a weight that is dequantised."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ MOST_LOOKED_AT = 64
 MOST_ELEMENTS = 1 << 24
 """Larger values are not stored unless somebody asks for them."""
 
-MOST_LINKS = {False: 0, True: 3}
-"""Links of a value that hasn't grown. Of constants more, which many graphs have in common."""
+MOST_LINKS = 2
+"""Links of a value that hasn't grown: one turn of a loop may read several values in turn, each made
+of the one before, as a loss, a slope and a norm."""
 
 _STORED = frozenset((Ops.BUFFER, Ops.ASSIGN))
 _FIXED = frozenset((Ops.CONST, Ops.ARANGE, Ops.BIND))
@@ -55,7 +56,7 @@ def note_unstored(nodes: Iterable[UOp]) -> None:
         if is_fixed or node.op in _FIXED:
             fixed.add(node)
         if node.unstored is None and node.op not in _FIXED:
-            made = [each for each in map(_unstored, sources) if each is not None]
+            made = [each for each in map(unstored, sources) if each is not None]
             links = [each.links + (each.run < run) for each in made if each.fixed is is_fixed]
             if node.op not in GroupOp.Movement:
                 kind = max(links, default=0), is_fixed
@@ -69,8 +70,8 @@ def grows(node: UOp) -> bool:
     had made, and none has stored either."""
     nodes = [node]
     for each in nodes:
-        made = _unstored(each)
-        if made is not None and made.links > MOST_LINKS[made.fixed]:
+        made = unstored(each)
+        if made is not None and made.links > MOST_LINKS:
             return True
         if made is None and each.known is None and len(nodes) < MOST_LOOKED_AT:
             nodes += _values(each)
@@ -82,7 +83,8 @@ def _values(node: UOp) -> tuple[UOp, ...]:
     return node.src[:1] if node.op in GroupOp.Movement else node.src
 
 
-def _unstored(node: UOp) -> Unstored | None:
+def unstored(node: UOp) -> Unstored | None:
+    """What was noted of a value, if it isn't stored since."""
     while node.op is Ops.DETACH and node.known is None:
         node = node.src[0]
     return None if node.known is not None else node.unstored

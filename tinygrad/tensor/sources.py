@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tinygrad.backends import keeps
 from tinygrad.base.helpers import prod
 from tinygrad.engine.aliases import bottom_of
-from tinygrad.engine.chains import MOST_ELEMENTS, grows
+from tinygrad.engine.chains import MOST_ELEMENTS, grows, unstored
 from tinygrad.engine.host import tell_copy
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
@@ -85,6 +85,16 @@ def _ask(tensor: Any, promise: Promise) -> None:
     if recording.writes and (begins or type(promise) is Written):
         tensor._compute_now()
     _ = tensor._uop
+
+
+def store_before_write(tensor: Any) -> None:
+    """Computes what is about to be overwritten, if a run made it and didn't store it: it is storage
+    from then on, as what follows a network's random weights."""
+    source = tensor._source
+    promise = source.expression if isinstance(source, Promise) else None
+    nodes = [tensor._uop] if promise is None else promise.nodes or []
+    if tensor._kin is None and any(unstored(node) is not None for node in nodes):
+        _compute_grown(tensor, nodes[0 if promise is None else source.number])
 
 
 def _compute_grown(tensor: Any, like: UOp) -> bool:

@@ -62,7 +62,7 @@ from tinygrad.tensor.roots import (
     tape_end,
 )
 from tinygrad.tensor.shapes import check_number
-from tinygrad.tensor.sources import numbers_of, source_of
+from tinygrad.tensor.sources import numbers_of, source_of, store_before_write
 from tinygrad.tensor.version import Version
 from tinygrad.uop import GroupOp, Ops, UOp
 
@@ -178,6 +178,7 @@ class Writing(Autograd):
         >>> t.assign(Tensor([3, 4])).tolist()
         [3, 4]
         """
+        store_before_write(self)
         if type(x) in (int, float):
             check_number("assign", x, self.dtype)
             if self._takes_at_once(x):
