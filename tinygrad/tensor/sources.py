@@ -34,7 +34,7 @@ def source_of(tensor: Any) -> Source | None:
     source: Version | Promise | None = tensor._source
     if isinstance(source, Promise):
         is_open = source.buffer is None
-        if is_open and source.expression.grows and _compute_grown(tensor, source.like):
+        if is_open and source.expression.grows and _store(tensor, source.like):
             return source_of(tensor)
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
@@ -44,7 +44,7 @@ def source_of(tensor: Any) -> Source | None:
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
-        if grows(tensor._uop) and _compute_grown(tensor, tensor._uop):
+        if grows(tensor._uop) and _store(tensor, tensor._uop):
             return source_of(tensor)
         return _promised_again(tensor)
     return _version_of(tensor, source)
@@ -91,14 +91,17 @@ def store_before_write(tensor: Any) -> None:
     """Computes what is about to be overwritten, if a run made it and didn't store it: it is storage
     from then on, as what follows a network's random weights."""
     source = tensor._source
-    promise = source.expression if isinstance(source, Promise) else None
-    nodes = [tensor._uop] if promise is None else promise.nodes or []
-    if tensor._kin is None and any(unstored(node) is not None for node in nodes):
-        _compute_grown(tensor, nodes[0 if promise is None else source.number])
+    if isinstance(source, Promise):
+        nodes = source.expression.nodes
+        node = None if nodes is None else nodes[source.number]
+    else:
+        node = tensor._uop
+    if node is not None and tensor._kin is None and unstored(node) is not None:
+        _store(tensor, node)
 
 
-def _compute_grown(tensor: Any, like: UOp) -> bool:
-    """Computes the state of a loop that only others read (`engine/chains`); whether it did."""
+def _store(tensor: Any, like: UOp) -> bool:
+    """Computes what nobody asked for (`engine/chains`), unless it is large; whether it did."""
     fits = 0 < prod(like.room) <= MOST_ELEMENTS
     return fits and not recording.inside and tensor._compute_now() and not grows(tensor._uop)
 
