@@ -69,6 +69,14 @@ def test_cat_and_stack():
     assert np.signbit(value(Tensor([-0.0]).cat(Tensor([1.0])))).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("count", [16, 17, 40])
+def test_many_parts(count):
+    """More than one kernel puts together, in equal groups and others, along both axes."""
+    shapes = [(2, 1 + i % 3) for i in range(count)]
+    check(lambda *all: Tensor.cat(*all, dim=1), lambda *all: torch.cat(all, 1), *shapes)
+    check(lambda *all: Tensor.stack(*all), lambda *all: torch.stack(all), *[(3,)] * count)
+
+
 PADS = {
     "flat": ((1, 2, 3, 0), "constant", 0),
     "value": ((1, 2), "constant", 1.5),

@@ -769,7 +769,7 @@ def averages_of_batches():
     return normed()
 
 
-@program
+@by_other_kernels
 def averages_of_batches_are_read():
     return normed(reads=True)
 

@@ -116,12 +116,13 @@ class Holder:
 
 class Holders(Alive[Holder]):
     """All living holders, in order of creation: equal programs see equal orders. Those that are
-    broken stand for nothing, and are left out."""
+    broken stand for nothing, and are left out. `newest`: the serial of the last one."""
 
-    __slots__ = ("_serials",)
+    __slots__ = ("_serials", "newest")
 
     def __init__(self) -> None:
         super().__init__()
+        self.newest = -1
         self._serials: Iterator[int] = itertools.count()
 
     def __iter__(self) -> Iterator[Holder]:
@@ -129,7 +130,7 @@ class Holders(Alive[Holder]):
 
     def add(self, holder: Holder) -> None:
         """Adds a complete holder while it lives: other threads look at all of them."""
-        holder.serial = next(self._serials)
+        holder.serial = self.newest = next(self._serials)
         self._references[Reference(holder, self._forget)] = True  # as `add`: each comes here
 
     def now(self) -> int:

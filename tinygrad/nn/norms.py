@@ -73,11 +73,11 @@ class BatchNorm:
             return self.running_mean, self.running_var
         mean, variance = _statistics(x)
         if self.track_running_stats:
-            seen = self.num_batches_tracked + 1
-            share = 1 / seen.float() if self.momentum is None else self.momentum
-            _track(x, mean, variance, self.running_mean, self.running_var, share)
             with Tensor.no_grad():
-                self.num_batches_tracked.assign(seen)
+                self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+            count, momentum = self.num_batches_tracked, self.momentum
+            share = 1 / count.float() if momentum is None else momentum
+            _track(x, mean, variance, self.running_mean, self.running_var, share)
         return mean, variance
 
 

@@ -8,10 +8,21 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
+MOST = 16
+"""Parts that one kernel puts together: it has a piece of text for each. More are stored in groups
+first, whose kernels are equal if the parts are; as many masks in one loop would take far longer."""
+
 
 def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
-    """The parts concatenated, as a value: one kernel reads all of them."""
+    """The parts concatenated, as a value: one kernel reads all of them, if they are few."""
     parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
+    while len(parts) > MOST:
+        groups = [parts[i : i + MOST] for i in range(0, len(parts), MOST)]
+        parts = [_put_together(g, axis).contiguous() if len(g) > 1 else g[0] for g in groups]
+    return _put_together(parts, axis)
+
+
+def _put_together(parts: Sequence[UOp], axis: int) -> UOp:
     total, at, whole = sum(part.shape[axis] for part in parts), 0, None
     for part in parts:
         size = part.shape[axis]

@@ -36,6 +36,7 @@ through these files). In the order in which they stand on each other:
     version         storage as it is now; values that change from step to step
     promise         what a tensor has in place of a node, until somebody asks for that
     sources         what an expression of a tensor stands on: its promise, or a version
+    backlog         what a program puts off again and again, which is computed on the way
     template        what a method made of tensors that look so, made again for others
     varying, draws  floats that change, and random numbers, as promises
     lines           what a step computes of such promises, in place of a graph

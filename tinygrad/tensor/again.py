@@ -50,7 +50,7 @@ from tinygrad.tensor.lines import Lines
 from tinygrad.tensor.modes import recording
 from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import Expression, Promise, Source, Written
-from tinygrad.tensor.sources import brought, source_of
+from tinygrad.tensor.sources import brought, source_of, writes_waiting
 from tinygrad.tensor.version import Bound, Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop import Ops, UOp
@@ -233,17 +233,15 @@ class _Asked:
             self.homes.append(home)
 
     def _wait(self) -> list[Any]:
-        """Finds everything else that depends on storage which may be overwritten. Other writes that
+        """Finds everything else that depends on storage which may be overwritten. All writes that
         are waiting are done now, too."""
         while True:
             waiting = waiting_for({home.base.storage for home in self.homes if home is not None})
             found = [holder._source for holder in waiting]
-            if Written in map(type, found):
-                more = [holder for holder in waiting if type(holder._source) is Written]
-                more = [holder for holder in more if holder._source not in self.sources]
-                if more:
-                    self._take(more)
-                    continue
+            more = [each for each in writes_waiting() if each._source not in self.sources]
+            if more:
+                self._take(more)
+                continue
             mine = set(map(id, self.given))
             self.waiting = [holder for holder in waiting if id(holder) not in mine]
             return [*self.sources, *found]
@@ -285,8 +283,8 @@ class _Asked:
         try:
             replay.run(inputs, known.values_at(self.lines.begins), made, over)
             self._is_done(known, made, written)
+            Runs.count += 1
             if known.grown:
-                Runs.count += 1
                 lines: list[Any] = list(self.lines.places)
                 for number in known.grown:
                     lines[number].grown = True

@@ -133,9 +133,9 @@ class Core(Holder):
     """The family, once there may be others in it."""
     _write_down: ClassVar[Callable[[Any, Any], None]]
     """Writes a value that was promised, by its node (`tensor/writing`)."""
-    _compute_now: ClassVar[Callable[[Any], bool]]
-    """Computes what gradients are to begin at, or a write that is pending, unless a step is being
-    captured; says whether it did."""
+    _compute_now: ClassVar[Callable[..., bool]]
+    """Computes what gradients are to begin at, or a write that is pending, and others with it,
+    unless a step is being captured; says whether it did."""
     _source: Source | None
     """What it has in the place of a node, if it has none yet; of storage its version, if that was
     asked for."""

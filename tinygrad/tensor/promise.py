@@ -18,7 +18,7 @@ from typing import Any
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once
 from tinygrad.engine.aliases import bottom_of
-from tinygrad.engine.chains import MOST_LOOKED_AT, Runs, grows
+from tinygrad.engine.chains import CHEAP, MOST_LINKS, MOST_LOOKED_AT, USES, Runs, grows
 from tinygrad.engine.storage import Buffer, bind, computed_from, learn
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.strides import repeats, steps_between
@@ -48,6 +48,7 @@ class Template:
                 self.steps.append((node.op, node.dtype, places, node.arg, shape))
         self.places = [at[root] for root in roots]
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
+        self.made = 0  # how often, as far as it is counted (`tensor/backlog`)
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
         """Whether the template uses what lies behind a box of storage: then it may matter where the
@@ -76,13 +77,22 @@ class Template:
         pairs = list(zip(self.roots, ends, strict=True))
         return [stored_base(root) is end and not repeats(root, end) for root, end in pairs]
 
+    @once
+    def costs(self) -> bool:
+        """Whether making an element takes more than reading it."""
+        return any([op not in CHEAP for op, *_ in self.steps])
+
 
 class Expression:
     """A template over `sources`, written in the user's line `origin`, and its nodes once made. Of
     gradients also the `lines` that these are of (`tensor/backward`), until one is computed.
-    `grown`: whether it has grown, as of the run `looked` (`engine/chains`)."""
+    `born`, `links`, `used`, `looked`: as `engine/chains` notes it of nodes; `grown`: whether it has
+    grown, when it was last looked."""
 
-    __slots__ = ("template", "sources", "origin", "depth", "nodes", "lines", "grown", "looked")
+    __slots__ = (
+        *("template", "sources", "origin", "depth", "nodes", "lines"),
+        *("born", "looked", "used", "links", "grown"),
+    )
 
     def __init__(
         self, template: Template, sources: Sequence[Source], origin: str | None, lines: Any = None
@@ -90,22 +100,56 @@ class Expression:
         self.template, self.sources, self.origin, self.lines = template, sources, origin, lines
         self.depth = 1 + max(map(_depth, sources), default=0)
         self.nodes: list[UOp] | None = None
-        self.grown, self.looked = False, Runs.count
+        self.born = self.looked = Runs.count
+        self.used = self.links = 0
+        self.grown = False
 
     @property
     def grows(self) -> bool:
         """Whether it has grown, or is made of what has."""
         if self.looked != Runs.count and not self.grown:
-            below = [self]
-            for each in below:
+            self.used += 1
+            for each in self.below():
+                self.links = max(self.links, each.links + (each.born < self.born))
                 if each.grown or (each.nodes is not None and any(map(grows, each.nodes))):
                     self.grown = True
                     break
-                if each.nodes is None and len(below) < MOST_LOOKED_AT:
-                    inside = [s for s in each.sources if isinstance(s, Promise)]
-                    below += [promise.expression for promise in inside if promise.buffer is None]
+            self.grown |= self.links + 1 > MOST_LINKS
             self.looked = Runs.count
         return self.grown
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether it is used after a few runs, and made of no storage, at some cost."""
+        if not self.used or self.used % USES:
+            return False
+        below = self.below()
+        inner = set(below)
+        ends = [s for each in below for s in each.sources if _expression(s) not in inner]
+        return all(map(_is_number, ends)) and any([each.template.costs for each in below])
+
+    def below(self) -> list[Expression]:
+        """It, and what it is made of that is not computed, as far as one looks."""
+        waiting = [self]
+        found = set(waiting)
+        for each in waiting:
+            for source in each.sources if len(waiting) < MOST_LOOKED_AT else ():
+                expression = _expression(source)
+                if expression is not None and expression not in found:
+                    found.add(expression)
+                    waiting.append(expression)
+        return waiting
+
+
+def _expression(source: Source) -> Expression | None:
+    """What a promise is of that isn't computed."""
+    is_open = isinstance(source, Promise) and source.buffer is None
+    return source.expression if is_open else None  # type: ignore[union-attr]
+
+
+def _is_number(source: Source) -> bool:
+    is_constant = isinstance(source, Version) and source.base.op is Ops.CONST
+    return is_constant or isinstance(source, Bound)
 
 
 _depth = attrgetter("depth")

@@ -7,18 +7,24 @@ long way."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.engine.aliases import bottom_of
-from tinygrad.engine.chains import MOST_ELEMENTS, grows, unstored
+from tinygrad.engine.chains import MOST_ELEMENTS, grows, is_costly, unstored, waits
+from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.host import tell_copy
 from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.realize import capturing, open_inputs
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
+from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED, contiguous_base
+from tinygrad.tensor.backlog import is_put_off
 from tinygrad.tensor.looks import Look, look_at
 from tinygrad.tensor.modes import recording
 from tinygrad.tensor.promise import Expression, Promise, Source, Template, Written
@@ -34,7 +40,7 @@ def source_of(tensor: Any) -> Source | None:
     source: Version | Promise | None = tensor._source
     if isinstance(source, Promise):
         is_open = source.buffer is None
-        if is_open and source.expression.grows and _store(tensor, source.like):
+        if is_open and _is_due(tensor, source) and _store(tensor, source.like):
             return source_of(tensor)
         is_alike = source.wants is tensor.requires_grad and source.look is not None
         if is_alike and (tensor._taped or not source.is_computed):
@@ -44,10 +50,47 @@ def source_of(tensor: Any) -> Source | None:
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
-        if grows(tensor._uop) and _store(tensor, tensor._uop):
-            return source_of(tensor)
-        return _promised_again(tensor)
+        return _waiting(tensor, tensor._uop)
     return _version_of(tensor, source)
+
+
+def _is_due(tensor: Any, promise: Promise) -> bool:
+    """Whether it is time to compute what nobody has asked for."""
+    made = promise.expression
+    if made.grows or is_put_off(tensor, promise):
+        return True
+    if not made.is_costly:
+        return False
+    below = made.below()
+    return not _may_pass(tensor, [*below, *[n for each in below for n in each.nodes or ()]])
+
+
+def _waiting(tensor: Any, base: UOp) -> Source | None:
+    """What a tensor of `base`, which isn't computed, stands on."""
+    is_due = grows(base) or (is_costly(base) and not _may_pass(tensor, nodes_below([base])))
+    return source_of(tensor) if is_due and _store(tensor, base) else _promised_again(tensor)
+
+
+def _may_pass(tensor: Any, below: Collection[Expression | UOp]) -> bool:
+    """Whether a gradient may be asked through a tensor that says nothing of that, for another one
+    `below`: which would be forgotten once it is computed."""
+    if tensor.requires_grad is not None or not dtypes.is_float(tensor.dtype):
+        return False
+    seen, living = set(below), list(holders)
+    others: list[Any] = [
+        each for each in living if each is not tensor and not _is_kin(each, tensor)
+    ]
+    return any([_seen_as(each) in seen for each in others])
+
+
+def _is_kin(tensor: Any, other: Any) -> bool:
+    return tensor._kin is not None and tensor._kin is other._kin
+
+
+def _seen_as(tensor: Any) -> Expression | UOp:
+    """What stands for a tensor in what is made of it."""
+    source = tensor._source
+    return source.expression if isinstance(source, Promise) else tensor._uop
 
 
 def _version_of(tensor: Any, source: Version | None) -> Source | None:
@@ -64,7 +107,7 @@ def _version_of(tensor: Any, source: Version | None) -> Source | None:
     elif base.op is Ops.CONST or is_of_list(base):  # which is stored once lines are made of it
         is_fit = not tensor.requires_grad
     else:
-        return _promised_again(tensor)
+        return _waiting(tensor, base)
     is_fit &= not tensor._element
     look = look_at(type(tensor), tensor.requires_grad, tensor._held) if is_fit else None
     if look is None or keeps(look.device) or base.newer is not None:
@@ -96,14 +139,27 @@ def store_before_write(tensor: Any) -> None:
         node = None if nodes is None else nodes[source.number]
     else:
         node = tensor._uop
-    if node is not None and tensor._kin is None and unstored(node) is not None:
+    made = None if node is None or tensor._kin is not None else unstored(node)
+    if node is not None and made is not None and made.ran:
         _store(tensor, node)
 
 
 def _store(tensor: Any, like: UOp) -> bool:
-    """Computes what nobody asked for (`engine/chains`), unless it is large; whether it did."""
+    """Computes what nobody asked for (`engine/chains`), unless it is large; whether it did. All
+    writes that wait are done with it, so that the states of a loop don't do so in turns."""
     fits = 0 < prod(like.room) <= MOST_ELEMENTS
-    return fits and not recording.inside and tensor._compute_now() and not grows(tensor._uop)
+    if not fits or recording.inside or capturing() or open_inputs:
+        return False
+    living: list[Any] = list(holders)
+    nodes = [each for each in living if each._source is None and waits(each._uop)]
+    return tensor._compute_now([*writes_waiting(), *nodes]) and not grows(tensor._uop)
+
+
+def writes_waiting() -> list[Any]:
+    """The tensors that wait for a promised write, in order of creation."""
+    living: list[Any] = Promised.holders.living() if Promised.some else []
+    waiting = [each for each in living if type(each._source) is Written]
+    return sorted(waiting, key=attrgetter("serial"))
 
 
 _SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN, Ops.COPY}

@@ -27,6 +27,7 @@ from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
 from tinygrad.schedule.strides import is_window, repeats
+from tinygrad.tensor.backlog import compute_backlog, may_be_put_off
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.modes import recording
@@ -239,13 +240,15 @@ def _numbers(found: Result | None, given: Sequence[Any]) -> list[Bound]:
 
 class Output(NamedTuple):
     """A tensor that a method makes: its class, whether it wants a gradient, how it looks, of which
-    tensor it is a view, and of which a view or a copy that is yet to be made."""
+    tensor it is a view, of which a view or a copy that is yet to be made, and whether it may be
+    computed at any time (`tensor/backlog`)."""
 
     kind: type[Core]
     wants: bool | None
     look: Look | None
     views: int | None
     moves: int | None
+    may_be_put_off: bool
 
     def of(self, node: UOp) -> Core:
         """The tensor, of a node."""
@@ -258,6 +261,8 @@ class Output(NamedTuple):
         made = self.kind._promised(promise)
         if self.views is not None:
             made._view(list(_all(Core, values))[self.views])
+        if self.may_be_put_off and not recording.inside:
+            compute_backlog(promise.expression.template)
         if promise.depth >= MOST_DEEP:
             _ = made._uop
         return made
@@ -351,7 +356,8 @@ def _output(
     if views is None and moves is not None and _goes_around(node, tensors[moves]._uop):
         return None
     look = look_at(type(each), each.requires_grad, node)
-    return Output(type(each), each.requires_grad, look, views, moves)
+    wants = each.requires_grad
+    return Output(type(each), wants, look, views, moves, may_be_put_off(look, wants))
 
 
 def _goes_around(node: UOp, given: UOp) -> bool:

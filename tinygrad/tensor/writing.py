@@ -25,6 +25,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argsort
 from tinygrad.engine.aliases import bottom_of, on_bottom, writable_part, written
+from tinygrad.engine.chains import follow
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
@@ -129,9 +130,9 @@ def _is_lone(tensor: Core) -> bool:
     return not was_seen and not tensor.has_views
 
 
-def _is_all(place: Version) -> bool:
-    """Whether this is all of some storage, its elements in order."""
-    base = beneath(place.view, (Ops.RESHAPE,))
+def _is_all(place: Version, *ops: Ops) -> bool:
+    """Whether this is all of some storage, its elements in order, below a reshape, or `ops`."""
+    base = beneath(place.view, (Ops.RESHAPE, *ops))
     return base is place.base and base.op is Ops.BUFFER
 
 
@@ -316,7 +317,7 @@ class Writing(Autograd):
         `value`: which no gradient goes on from, or only where a graph is made of both."""
         if not recording.writes or self._taped or capturing() or open_inputs:
             return False
-        promise, now = value._source, self._source
+        promise, now = source_of(value), self._source  # promised again, if it was asked for a node
         if not isinstance(promise, Promise) or promise.is_computed or promise.look is None:
             return False
         mine, theirs = self._facts, promise.like
@@ -327,7 +328,11 @@ class Writing(Autograd):
             or mine.dtype is not theirs.dtype
             or mine.shape != theirs.shape
             or mine.device != theirs.device
-            or not (promise.wants is False or not dtypes.is_float(theirs.dtype) or says_nothing)
+            or not (
+                promise.wants is False
+                or not dtypes.is_float(theirs.dtype)
+                or (says_nothing and _is_all(place))  # no gradient would go on below a DETACH
+            )
             or not self._is_own(place)
         ):
             return False
@@ -376,7 +381,7 @@ class Writing(Autograd):
     def _is_own(self, place: Version) -> bool:
         """Whether this is all of the storage, and nobody else sees that."""
         return (
-            _is_all(place)
+            _is_all(place, Ops.DETACH)
             and not self.has_views
             and not copies_of(place.base)
             and not is_shared(place.base, self._family)
@@ -387,10 +392,10 @@ class Writing(Autograd):
         with recording.written_down(value.requires_grad is None), noting():  # it was noted then
             self._overwrite(self, value)
 
-    def _compute_now(self) -> bool:
+    def _compute_now(self, others: Sequence[Any] = ()) -> bool:
         if capturing() or open_inputs:
             return False
-        compute([self])
+        compute([self, *[each for each in others if each is not self]])
         return True
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
@@ -568,6 +573,7 @@ class Writing(Autograd):
                 new = value._value if silent else value._held
                 new = new.contiguous() if tape else _laid_out(new)
                 new = new.detach() if silent and not tape else new
+                follow(new, self._uop)
                 self._family.root = root_of(new)
                 join(bottom_of(new), self._family)
                 value._reads_with()
