@@ -69,7 +69,7 @@ class ASGD(Optimizer):
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         rate, t = (self._beside(param, self._of(i, name)) for name in ("rate", "t"))
         new = param * (1 - self.lambd * rate) - rate * grad
         share = 1 / (t - 1 - self.t0).maximum(1.0)
