@@ -51,7 +51,7 @@ def note_unstored(nodes: Iterable[UOp]) -> None:
     for node in nodes:
         if node.op in _STORED or node.known is not None:
             continue
-        sources = _values(node)
+        sources = node.operands
         is_fixed = fixed.issuperset(sources) and node.op is not Ops.THREEFRY
         if is_fixed or node.op in _FIXED:
             fixed.add(node)
@@ -74,13 +74,8 @@ def grows(node: UOp) -> bool:
         if made is not None and made.links > MOST_LINKS:
             return True
         if made is None and each.known is None and len(nodes) < MOST_LOOKED_AT:
-            nodes += _values(each)
+            nodes += each.operands
     return False
-
-
-def _values(node: UOp) -> tuple[UOp, ...]:
-    """The sources that are no sizes."""
-    return node.src[:1] if node.op in GroupOp.Movement else node.src
 
 
 def unstored(node: UOp) -> Unstored | None:
