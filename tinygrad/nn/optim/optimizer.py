@@ -414,7 +414,7 @@ class Optimizer(Stepper):
             first = taken.setdefault(held, tensor)
             if held is None or (first is not tensor and first.family is not tensor.family):
                 tensor.replace(own_copy(tensor))
-        tensors[0].realize(*tensors[1:])
+        Tensor.realize(*tensors)
 
     # ---- a step ----------------------------------------------------------------------------------
 
@@ -726,7 +726,7 @@ def step_again(
 
     def step(more: Sequence[Tensor] = ()) -> None:
         changed = schedule()
-        changed[0].realize(*changed[1:], *more)
+        Tensor.realize(*changed, *more)
 
     if Tensor.training and None not in held:
         given = [*tensors, *[tensor for _, several in held for tensor in several]]

@@ -81,7 +81,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for place, part in zip(places, parts, strict=True):
         place.assign(part.reshape(place.shape).cast(place.dtype).to(place.device))
     if places:
-        places[0].realize(*places[1:])
+        Tensor.realize(*places)
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
