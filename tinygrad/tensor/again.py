@@ -1,4 +1,5 @@
-"""A step that was computed before is computed again without building its graph.
+"""A step that was computed before is computed again without building its graph: a cache of plans
+by traces of promises.
 
 The promises (`tensor/promise`) of a step say what it computes in a few *lines*: which templates,
 applied to which storage and to the results of which others. The first time that such lines occur,

@@ -1,4 +1,4 @@
-"""What a tensor holds in place of a node until somebody needs the node.
+"""What a tensor holds in place of a node until somebody needs the node: a lazy handle.
 
 If a method was run before on arguments that look alike (`tensor/template`), it doesn't have to run
 again, and no graph has to be built: the result holds a *promise*, which names an output of a
