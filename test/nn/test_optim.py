@@ -461,6 +461,17 @@ def test_adam_s_corrections_are_exact_however_long_it_runs(betas):
                 np.testing.assert_allclose(moved, wanted, rtol=3e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "Adadelta", "RMSprop", "ASGD", "Lion", "Adam"])
+@Tensor.train()
+def test_without_decay_a_step_adds_no_zero_times_the_parameter(name):
+    """An infinite one stays, as in PyTorch, where 0 times infinity would make NaN of it."""
+    options = {"lambd": 0.0} if name == "ASGD" else {}
+    w = Tensor([np.inf], requires_grad=True)
+    w.grad = Tensor([1.0])
+    getattr(optim, name)([w], lr=0.1, **options).step()
+    assert w.item() == np.inf
+
+
 def test_lion_moves_by_the_sign():
     def update(param, grad, state, step):
         m = state.get("m", 0 * grad)

@@ -132,7 +132,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     if not indices.numel():
         shape = (*x.shape[:where], *indices.shape, *x.shape[where + 1 :])
         return Tensor.zeros(shape, dtype=x.dtype, device=x.device)
-    return x[(*(slice(None),) * where, indices)]
+    return x._at(where, indices)
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:

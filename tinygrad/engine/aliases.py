@@ -33,10 +33,16 @@ def on_bottom(node: UOp, bottom: UOp, new: UOp) -> UOp:
     return new.reshape(bottom.shape).moved_by(steps_between(node, bottom))
 
 
+def without_detach(node: UOp, bottom: UOp, new: UOp) -> UOp:
+    """The same view, of another bottom of the same shape, without DETACH, which doesn't affect
+    storage."""
+    return new.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
+
+
 def writable_part(node: UOp) -> UOp:
-    """The same view without DETACH, which doesn't affect storage."""
+    """The same view without DETACH."""
     bottom = bottom_of(node)
-    return bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
+    return without_detach(node, bottom, bottom)
 
 
 def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) -> UOp:
@@ -46,7 +52,7 @@ def diagonal_of(node: UOp, bottom: UOp, axes: Pair, starts: Pair, count: int) ->
     assert strides is not None, "a view, not a copy"
     corner = dict(zip(axes, starts, strict=True))
     first = tuple(UOp.const(dtypes.index, corner.get(axis, 0)) for axis in range(node.ndim))
-    plain = bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
+    plain = without_detach(node, bottom, bottom)
     begin = simplify_index(view_offset(plain, bottom, first)[0])
     rest = [axis for axis in range(node.ndim) if axis not in axes]
     sizes = (*(node.shape[axis] for axis in rest), count)

@@ -248,7 +248,7 @@ class Capture:
         return made
 
     def drawing(self) -> None:
-        """Notes that replays must draw random numbers, too."""
+        """Nothing to note: `_check_streams` sees which streams went on."""
 
     def begins_gradient(self, holder: Holder) -> None:
         """Notes that replays must find none there."""

@@ -69,7 +69,7 @@ def note_unstored(nodes: Iterable[UOp]) -> None:
     for node in nodes:
         if node.op in _STORED or node.known is not None:
             continue
-        sources = _values(node)
+        sources = node.operands
         is_fixed = fixed.issuperset(sources) and node.op is not Ops.THREEFRY
         if is_fixed or node.op in _FIXED:
             fixed.add(node)
@@ -93,7 +93,7 @@ def grows(node: UOp) -> bool:
             is_link = made.run < Runs.count and (each is top or not made.fixed)
             links = max(links, made.links + is_link)
         elif each.known is None and each.op is not Ops.BUFFER and len(nodes) < MOST_LOOKED_AT:
-            nodes += _values(each)
+            nodes += each.operands
     made = top.unstored
     if made is None and top.op not in _FIXED:
         top.unstored = Unstored(Runs.count, links, looked=Runs.count)
@@ -113,8 +113,8 @@ def is_costly(node: UOp) -> bool:
         if each.op is Ops.BUFFER or each.known is not None:
             return False
         costs |= each.op not in CHEAP
-        nodes += [source for source in _values(each) if source not in below]
-        below.update(dict.fromkeys(_values(each)))
+        nodes += [source for source in each.operands if source not in below]
+        below.update(dict.fromkeys(each.operands))
     return costs
 
 
@@ -144,8 +144,3 @@ def _value(node: UOp) -> UOp:
     while node.op in (Ops.DETACH, Ops.ASSIGN) and node.known is None:
         node = node.src[1 if node.op is Ops.ASSIGN else 0]
     return node
-
-
-def _values(node: UOp) -> tuple[UOp, ...]:
-    """The sources that are no sizes."""
-    return node.src[:1] if node.op in GroupOp.Movement else node.src

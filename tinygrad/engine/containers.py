@@ -66,14 +66,14 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
         return (UOp, without_values(value), *[bind.src[0] for bind in binds])
     if isinstance(value, (list, tuple)):
         parts: list[Any] = [flatten(v, leaves, where) for v in value]
-        return _with_attributes((kind, *parts), value, leaves, where)
+        return _with_attributes(parts, value, leaves, where)
     if isinstance(value, dict):
         parts = [(Plain(k), flatten(v, leaves, where)) for k, v in value.items()]
-        return _with_attributes((kind, *parts), value, leaves, where)
+        return _with_attributes(parts, value, leaves, where)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
         parts = [(name, flatten(getattr(value, name), leaves, where)) for name in names]
-        return _with_attributes((kind, *parts), value, leaves, where, names)
+        return _with_attributes(parts, value, leaves, where, names)
     if isinstance(value, slice):
         return (slice, *[flatten(v, leaves, where) for v in (value.start, value.stop, value.step)])
     if isinstance(value, (set, frozenset)):
@@ -92,12 +92,13 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
 
 
 def _with_attributes(
-    shape: Any, value: Any, leaves: list[Any], where: str, parts: Collection[str] = ()
+    parts: list[Any], value: Any, leaves: list[Any], where: str, names: Collection[str] = ()
 ) -> Any:
-    """The shape of a container that has attributes which are none of its parts."""
+    """The shape of a container that has these parts, some by `names`, and maybe attributes."""
+    shape = (type(value), *parts)
     if type(value) in _BARE:
         return shape
-    found = {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in parts}
+    found = {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in names}
     if isinstance(value, defaultdict):
         found["default_factory"] = value.default_factory
     rows = [(name, flatten(each, leaves, where)) for name, each in found.items()]

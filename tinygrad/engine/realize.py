@@ -27,7 +27,7 @@ import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
-from tinygrad.engine.aliases import bottom_of, writable_part
+from tinygrad.engine.aliases import bottom_of, without_detach, writable_part
 from tinygrad.engine.chains import note_unstored
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
@@ -528,12 +528,10 @@ def _publish(run: Run) -> None:
 
 def same_view(root: UOp) -> UOp:
     """A root's movement, applied to the known value of its stored base."""
-    steps = []
-    node = root
-    while node.known is None:
-        steps.append(node)
-        node = node.src[0]
-    return node.known.moved_by(s for s in reversed(steps) if s.op is not Ops.DETACH)
+    base = root
+    while base.known is None:
+        base = base.src[0]
+    return without_detach(root, base, base.known)
 
 
 # ---- reading -------------------------------------------------------------------------------------

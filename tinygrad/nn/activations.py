@@ -90,7 +90,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     size = weight.numel()
     if size > 1 and (x.ndim < 2 or x.shape[1] != size):
         raise ShapeError(f"PReLU: x has shape {x.shape}; legal is (N, {size}, *any)")
-    share = weight.reshape(1, -1, *(1,) * (x.ndim - 2)) if size > 1 else weight.reshape(())
+    share = x._along(1, weight) if size > 1 else weight.reshape(())
     return (x > 0).where(x, x * share)
 
 

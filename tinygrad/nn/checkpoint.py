@@ -86,7 +86,7 @@ class Checkpoint:
             ) from error
         values = list(kept.values())
         if values:
-            values[0].realize(*values[1:])
+            Tensor.realize(*values)
         arrays = {name: tensor.numpy() for name, tensor in kept.items()}
         safetensors.write(self.path, arrays, {_KEY: text}, self.path.name + ".part")
 

@@ -43,7 +43,7 @@ from tinygrad.nn.images import (
     upsample_bilinear,
     upsample_nearest,
 )
-from tinygrad.nn.layers import bilinear
+from tinygrad.nn.layers import bilinear, linear
 from tinygrad.nn.linear_loss import linear_cross_entropy
 from tinygrad.nn.losses import (
     binary_cross_entropy,
@@ -107,7 +107,6 @@ from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.creation import DTypeLike
-from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
 
@@ -137,16 +136,6 @@ scaled_dot_product_attention = Tensor.scaled_dot_product_attention
 
 
 # ---- what layers do, with the weights given ------------------------------------------------------
-
-
-@expression
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (.., in) times weight (out, in), plus bias (out,).
-
-    >>> linear(Tensor.ones(2, 3), Tensor.ones(4, 3)).shape
-    (2, 4)
-    """
-    return x.linear(weight.transpose(), bias)
 
 
 def conv2d(

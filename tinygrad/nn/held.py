@@ -40,11 +40,15 @@ class Held:
 
 
 def held(
-    name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
+    name: str,
+    function: Callable[..., Any],
+    options_of: Callable[..., Any] | None = None,
+    without: str = "training",
 ) -> type[Held]:
     """The class of this name. Its fields are the arguments of `function` (or of another function to
-    which it passes options on) that are not tensors, or have a default, in that order. `training`
-    is left out: it is `Tensor.training`. `inplace` comes last, where the function takes it.
+    which it passes options on) that are not tensors, or have a default, in that order; `without`
+    one that comes with each call, or is `Tensor.training`. `inplace` comes last, where the function
+    takes it.
 
     >>> held("SoftMarginLoss", nn.functional.soft_margin_loss)("sum")
     SoftMarginLoss(reduction='sum')
@@ -54,7 +58,7 @@ def held(
         (p.name, p.annotation, field() if p.default is p.empty else p.default)
         for p in given
         if p.default is not p.empty or not (p.name == "self" or p.annotation.startswith("Tensor"))
-        if p.name != "training"
+        if p.name != without
     ]
     if function.__name__ in WRITABLE:
         options.append(("inplace", "bool", False))

@@ -29,8 +29,12 @@ def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
 
 
 @expression
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x (.., in) @ weightᵀ + bias, of weights (out, in)."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x (.., in) times weight (out, in), plus bias (out,).
+
+    >>> linear(Tensor.ones(2, 3), Tensor.ones(4, 3)).shape
+    (2, 4)
+    """
     return x.linear(weight.transpose(), bias)
 
 

@@ -634,18 +634,10 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 # ---- as objects ----------------------------------------------------------------------------------
 
 
-def _unweighed(reduction: str = "mean") -> None:
-    """What an `L1Loss` and an `MSELoss` hold: weights come with each call."""
-
-
-def _huber(reduction: str = "mean", delta: float = 1.0) -> None:
-    """What a `HuberLoss` holds."""
-
-
 # what a class holds are the options of its function
-L1Loss = held("L1Loss", l1_loss, _unweighed)
-MSELoss = held("MSELoss", mse_loss, _unweighed)
-HuberLoss = held("HuberLoss", huber_loss, _huber)
+L1Loss = held("L1Loss", l1_loss, without="weight")
+MSELoss = held("MSELoss", mse_loss, without="weight")
+HuberLoss = held("HuberLoss", huber_loss, without="weight")
 SmoothL1Loss = held("SmoothL1Loss", smooth_l1_loss)
 BCELoss = held("BCELoss", binary_cross_entropy)
 BCEWithLogitsLoss = held("BCEWithLogitsLoss", binary_cross_entropy_with_logits)

@@ -347,10 +347,6 @@ def adaptive_max_pool3d(x: Tensor, output_size: Wanted, return_indices: bool = F
     return _greatest(3, x, output_size, return_indices)
 
 
-def _undone(kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
-    """What a layer holds of the options of `max_unpool1d`: the rest comes with each call."""
-
-
 # ---- as layers -----------------------------------------------------------------------------------
 
 
@@ -363,9 +359,9 @@ MaxPool3d = held("MaxPool3d", max_pool3d, partial(_largest, 3))
 LPPool1d = held("LPPool1d", lp_pool1d, partial(_powers, 1))
 LPPool2d = held("LPPool2d", lp_pool2d, partial(_powers, 2))
 LPPool3d = held("LPPool3d", lp_pool3d, partial(_powers, 3))
-MaxUnpool1d = held("MaxUnpool1d", max_unpool1d, _undone)
-MaxUnpool2d = held("MaxUnpool2d", max_unpool2d, _undone)
-MaxUnpool3d = held("MaxUnpool3d", max_unpool3d, _undone)
+MaxUnpool1d = held("MaxUnpool1d", max_unpool1d, partial(_unpooled, 1), "output_size")
+MaxUnpool2d = held("MaxUnpool2d", max_unpool2d, partial(_unpooled, 2), "output_size")
+MaxUnpool3d = held("MaxUnpool3d", max_unpool3d, partial(_unpooled, 3), "output_size")
 AdaptiveAvgPool1d = held("AdaptiveAvgPool1d", adaptive_avg_pool1d)
 AdaptiveAvgPool2d = held("AdaptiveAvgPool2d", adaptive_avg_pool2d)
 AdaptiveAvgPool3d = held("AdaptiveAvgPool3d", adaptive_avg_pool3d)

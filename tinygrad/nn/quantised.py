@@ -31,7 +31,24 @@ SEVERAL_ROWS = 32
 floats, whose matrices are laid out for it first."""
 
 
-class QuantisedLinear:
+class Rounded:
+    """A layer whose weight is whole numbers and the scales of their groups."""
+
+    numbers: Tensor
+    scales: Tensor
+
+    def _fix(self) -> None:
+        """Computes them, now that they are there: no gradient moves them."""
+        for tensor in (self.numbers, self.scales):
+            tensor.requires_grad_(False)
+        self.numbers.realize(self.scales)
+
+    def nbytes(self) -> int:
+        """Memory of the weight."""
+        return int(self.numbers.nbytes() + self.scales.nbytes())
+
+
+class QuantisedLinear(Rounded):
     """A `Linear`, or a `ChosenLinear`, with its weight rounded to integers.
 
     The numbers of a weight are stored in panels of up to `PANEL` outputs: first those of the first
@@ -72,9 +89,7 @@ class QuantisedLinear:
         else:  # two numbers a byte, each 8 more than it is: of the halves of a group
             first, second = (whole + 8).cast(dtypes.uint8).chunk(2, dim=3)
             self.numbers = (first + second * 16).contiguous()
-        for tensor in (self.numbers, self.scales):
-            tensor.requires_grad_(False)
-        self.numbers.realize(self.scales)
+        self._fix()
 
     @property
     def weight(self) -> Tensor:
@@ -117,10 +132,6 @@ class QuantisedLinear:
         y: Tensor = (sums * scales.cast(dtypes.float32).unsqueeze(1)).sum(3)
         return y.reshape(layers, rows, -1)[:, :, : self._shape[-2]]
 
-    def nbytes(self) -> int:
-        """Memory of the weight."""
-        return int(self.numbers.nbytes() + self.scales.nbytes())
-
 
 def _panels(rows: Tensor, layers: int) -> Tensor:
     """(layers * out, ..) → (layers, panels, .., n): rows side by side, so many that few are added
@@ -138,7 +149,7 @@ def _sums(x: Tensor, numbers: Tensor) -> Tensor:
     return (x * numbers.cast(dtypes.float32).unsqueeze(1)).sum(4)
 
 
-class IntegerLinear:
+class IntegerLinear(Rounded):
     """A `Linear` with its weight rounded to 8 or 4 bits and its inputs to 8.
 
     Each group of inputs gets its own scale when it arrives. Sums within a group are exact; they are
@@ -189,9 +200,7 @@ class IntegerLinear:
         self.numbers = words.permute(2, 1, 3, 4, 0, 5, 6).contiguous()
         scales = scales.reshape(rows, -1, *self._sizes).permute(2, 1, 3, 0, 4)
         self.scales = scales.cast(linear.weight.dtype).contiguous()
-        for tensor in (self.numbers, self.scales):
-            tensor.requires_grad_(False)
-        self.numbers.realize(self.scales)
+        self._fix()
 
     def _words(self, whole: Tensor, dtype: DType) -> Tensor:
         """(n, groups, group) → (n, parts, blocks, words of a group, lanes, 4)."""
@@ -237,10 +246,6 @@ class IntegerLinear:
     def _scales(self) -> Tensor:
         """(parts, rows, out / rows, blocks, lanes)."""
         return self.scales.permute(0, 3, 1, 2, 4)
-
-    def nbytes(self) -> int:
-        """Memory of the weight."""
-        return int(self.numbers.nbytes() + self.scales.nbytes())
 
 
 NEAR_INPUTS = 2048

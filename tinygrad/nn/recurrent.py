@@ -64,7 +64,15 @@ class Cell:
         raise NotImplementedError
 
 
-class RNNCell(Cell):
+class CellOfOneState(Cell):
+    """Whose state is one tensor."""
+
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """x and the state of the step before, zeros if None → the new state."""
+        return self._stepped(x, None if hidden is None else (hidden,))[0]
+
+
+class RNNCell(CellOfOneState):
     """One step of the simplest recurrent network: tanh of two products. (Elman, 1990.)
 
     Args:
@@ -83,16 +91,12 @@ class RNNCell(Cell):
         super().__init__(input_size, hidden_size, bias)
         self.nonlinearity = _nonlinearity(nonlinearity)
 
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """x and the state of the step before, zeros if None → the new state."""
-        return self._stepped(x, None if hidden is None else (hidden,))[0]
-
     def next(self, given: Tensor, kept: Tensor, state: State) -> State:  # type: ignore[override]
         """f(given + kept)."""
         return RULES[self.nonlinearity](given, kept, state)
 
 
-class GRUCell(Cell):
+class GRUCell(CellOfOneState):
     """One step of a gated recurrent unit. (Cho and others, 2014.)
 
     Args:
@@ -105,10 +109,6 @@ class GRUCell(Cell):
     """
 
     gates = 3
-
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """x and the state of the step before, zeros if None → the new state."""
-        return self._stepped(x, None if hidden is None else (hidden,))[0]
 
     @staticmethod
     @expression

@@ -202,7 +202,7 @@ def load_state_dict(
             del state_dict[given[name]]
     loaded = list(found.values())
     if realize and loaded:
-        loaded[0].realize(*loaded[1:])
+        Tensor.realize(*loaded)
     return loaded
 
 
@@ -300,7 +300,7 @@ def safe_save(tensors: dict[str, Tensor], fn: Path, metadata: dict[str, str] | N
                 f"safe_save: {name!r} is a {type(value).__name__}; legal are Tensors"
             )
     if values:
-        values[0].realize(*values[1:])
+        Tensor.realize(*values)
     safetensors.write(fn, {name: t.numpy() for name, t in tensors.items()}, metadata)
 
 

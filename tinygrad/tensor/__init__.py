@@ -30,7 +30,8 @@ Beside it: `complex/` (tensors of pairs of floats), `shapes` (axes, and shapes t
 `scan` (loops of tensors).
 
 A step like the one before makes no graph (docs/notes/plain_steps.md, whose first table follows one
-through these files). In the order in which they stand on each other:
+through these files; docs/guide/words.md says what others call the same: abstract values, traces,
+lazy handles). In the order in which they stand on each other:
 
     looks           how a tensor looks: all that a method's result may depend on
     version         storage as it is now; values that change from step to step

@@ -1,4 +1,5 @@
-"""A step that was computed before is computed again without building its graph.
+"""A step that was computed before is computed again without building its graph: a cache of plans
+by traces of promises.
 
 The promises (`tensor/promise`) of a step say what it computes in a few *lines*: which templates,
 applied to which storage and to the results of which others. The first time that such lines occur,
@@ -50,6 +51,7 @@ from tinygrad.tensor.lines import Lines
 from tinygrad.tensor.modes import recording
 from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import Expression, Promise, Source, Written
+from tinygrad.tensor.roots import is_all_of_storage
 from tinygrad.tensor.sources import brought, source_of, writes_waiting
 from tinygrad.tensor.version import Bound, Version
 from tinygrad.transforms.gradient import followed
@@ -400,7 +402,7 @@ class _Asked:
         for number, promise in enumerate(self.promises):
             end = promise.computed_end
             storage = None if end is None else made.get(_storage(end))
-            if end is not None and storage is not None and _is_whole(end):
+            if end is not None and storage is not None and is_all_of_storage(end):
                 numbers = kept.setdefault(Place("made", 0, storage), [])
                 if numbers and self.promises[numbers[0]].wants is not promise.wants:
                     return None  # their gradients go on differently
@@ -516,11 +518,6 @@ def _storage(node: UOp) -> Any:
 
 def _grows(line: Expression | Source) -> bool:
     return isinstance(line, Expression) and line.grows
-
-
-def _is_whole(node: UOp) -> bool:
-    """Whether the node is the whole buffer in which it was computed."""
-    return node.known is not None and node.known is node.known.base.in_room(node.shape)
 
 
 def _storage_below(promise: Promise) -> set[UOp]:

@@ -96,7 +96,7 @@ class Autograd(Pairs):
                 )
         made: Any = None
         if gradient is None:
-            made = promised_derivatives(self, targets, lambda of, by: of._gradients(by, None))
+            made = promised_derivatives(self, targets)
         if made is None:
             found = self._gradients(list(targets), gradient, alone=True)
             for target, node in zip(targets, found, strict=True):
@@ -239,7 +239,7 @@ class Autograd(Pairs):
         >>> x.grad.tolist()
         [4.0]
         """
-        if gradient is None and promised_gradients(self, lambda of, by: of._gradients(by, None)):
+        if gradient is None and promised_gradients(self):
             return self
         graph = _Graph(self._expression)
         wanted = self._starts(graph)

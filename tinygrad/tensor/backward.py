@@ -11,7 +11,7 @@ if its node reads other storage, as that of the last step's loss does, which a l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -56,11 +56,8 @@ class Known(NamedTuple):
 _known: Recent[Hashable, Known | None] = Recent(MOST)
 """None of what can't be known."""
 
-LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
-"""The gradients of a tensor by some others."""
 
-
-def promised_gradients(root: Core, long_way: LongWay) -> bool:
+def promised_gradients(root: Core) -> bool:
     """Adds its gradient, promised, to that of each tensor that `backward` of `root` is for; False,
     and nothing happened, where only a graph tells which these are."""
     with turns.together(), keeping.now:  # else another thread may keep a promise among these
@@ -74,7 +71,7 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         if lines.is_over:
             return False
         wanted += beside
-        made = _made(root, lines, wanted, long_way, False)
+        made = _made(root, lines, wanted, False)
         for place, gradient in made or ():
             if wanted[place]._grad is None:
                 wanted[place]._grad = gradient
@@ -83,15 +80,13 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         return made is not None
 
 
-def promised_derivatives(
-    root: Core, targets: Sequence[Core], long_way: LongWay
-) -> list[Core] | None:
+def promised_derivatives(root: Core, targets: Sequence[Core]) -> list[Core] | None:
     """The derivatives of `root` by some tensors, promised; None where only a graph tells them."""
     with turns.together(), keeping.now:
         lines = _lines_of(root)
         if lines is None or not targets or not all([_is_in(lines, each) for each in targets]):
             return None
-        made = _made(root, lines, targets, long_way, None) or ()
+        made = _made(root, lines, targets, None) or ()
         found = [gradient for _, gradient in made if isinstance(gradient._source, Promise)]
         return found if len(found) == len(targets) else None
 
@@ -115,7 +110,7 @@ def _is_in(lines: Lines, tensor: Core) -> bool:
 
 
 def _made(
-    root: Core, lines: Lines, wanted: Sequence[Any], long_way: LongWay, wants: bool | None
+    root: Core, lines: Lines, wanted: Sequence[Any], wants: bool | None
 ) -> list[tuple[int, Core]] | None:
     """The gradients, which say that they want `wants` themselves, and which of `wanted` each is
     for; None where they can't be promised."""
@@ -123,13 +118,13 @@ def _made(
     key = (*lines.key, source.number, wants, *[_place(lines, tensor) for tensor in wanted])
     known = _known.get(key)
     if known is None and key not in _known:
-        known = _template(lines, _by_graph(root, lines, wanted, long_way), wanted, wants)
+        known = _template(lines, _by_graph(root, lines, wanted), wanted, wants)
         _known[key] = known
     if known is None:
         return None
     _known.used(key)
     made = Expression(known.template, lines.leaves, user_line(), lines)
-    assert not SPEC or _is_right(made, known, _by_graph(root, lines, wanted, long_way)), "others"
+    assert not SPEC or _is_right(made, known, _by_graph(root, lines, wanted)), "others"
     gradients = []
     for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
         kind = type(wanted[place])
@@ -252,12 +247,10 @@ def _template(
     return Known(Template(alike, template.over(alike, None)), of, looks)  # which keeps no storage
 
 
-def _by_graph(
-    root: Core, lines: Lines, wanted: Sequence[Any], long_way: LongWay
-) -> Sequence[UOp | None]:
+def _by_graph(root: Core, lines: Lines, wanted: Sequence[Any]) -> Sequence[UOp | None]:
     """The gradients by the graph, which nobody else gets to see."""
     nodes: dict[Expression, list[UOp]] = {}
-    found = long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
+    found = shadow(root, nodes)._gradients([shadow(tensor, nodes) for tensor in wanted], None)
     leaves = {leaf.node for leaf in lines.leaves if type(leaf) is Bound}
     return [None if node is None else _like_all_others(node, leaves) for node in found]
 

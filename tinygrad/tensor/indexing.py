@@ -94,6 +94,10 @@ class Indexing(Linalg):
         order = (*range(len(shape), len(shape) + before), *range(len(shape)))
         return out.permute((*order, *range(len(shape) + before, out.ndim)))
 
+    def _at(self, axis: int, index: Any) -> Self:
+        """What `index` names along one axis, all of the others."""
+        return self[(slice(None),) * axis + (index,)]
+
     def _select(self, indices: Any) -> _Selection:
         """The view that numbers and slices make at once, and the tensors that are left to gather
         with: each stands for an axis of that view."""

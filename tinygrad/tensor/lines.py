@@ -1,4 +1,5 @@
-"""What a step computes, in *lines*: which templates, over which storage and which others' results.
+"""What a step computes, as a trace of a few *lines*: which templates, over which storage and which
+others' results.
 
 Promises and versions are objects, new ones in each step. Lines have numbers in their place, in the
 order in which they are met: two steps that do the same to other storage have equal lines. A graph

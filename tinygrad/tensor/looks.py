@@ -1,5 +1,6 @@
 """The look of a tensor: all that a method whose results are remembered (`tensor/template`) may
-depend on. And stand-ins: tensors that have a given look and nothing else."""
+depend on, an abstract value. And stand-ins, which have a given look and nothing else: a method is
+traced on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tensor holds in place of a node until somebody needs the node.
+"""What a tensor holds in place of a node until somebody needs the node: a lazy handle.
 
 If a method was run before on arguments that look alike (`tensor/template`), it doesn't have to run
 again, and no graph has to be built: the result holds a *promise*, which names an output of a
@@ -17,11 +17,11 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once
-from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.aliases import bottom_of, without_detach
 from tinygrad.engine.chains import CHEAP, MOST_LINKS, MOST_LOOKED_AT, USES, Runs, grows
 from tinygrad.engine.storage import Buffer, bind, computed_from, learn
 from tinygrad.schedule.bases import stored_base
-from tinygrad.schedule.strides import repeats, steps_between
+from tinygrad.schedule.strides import repeats
 from tinygrad.tensor.looks import Look, chain_of, end_below
 from tinygrad.tensor.roots import equals_known
 from tinygrad.tensor.version import Bound, Version
@@ -255,8 +255,7 @@ class Promise:
     def shown(self) -> UOp:
         """What was computed, as a view of storage."""
         end = stored_base(self.like) if self._of is None else bottom_of(self.like)
-        steps = [s for s in steps_between(self.like, end) if s.op is not Ops.DETACH]
-        return self.base.in_room(end.shape).moved_by(steps)
+        return without_detach(self.like, end, self.base.in_room(end.shape))
 
 
 class Written(Promise):

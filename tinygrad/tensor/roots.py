@@ -107,12 +107,14 @@ def tape_end(node: UOp, bottom: UOp) -> UOp:
     return end
 
 
+def is_all_of_storage(node: UOp) -> bool:
+    """Whether the node was computed, in its order, into storage of its own."""
+    return node.known is not None and node.known is node.known.base.in_room(node.shape)
+
+
 def computed_part(node: UOp, end: UOp) -> UOp:
-    """The part of `end` in a view that was computed alone, in its order, into storage of its own;
-    else `end`."""
-    while node is not end:
-        if node.known is not None and node.known is node.known.base.in_room(node.shape):
-            break
+    """The part of `end` in a view that is all of some storage; else `end`."""
+    while node is not end and not is_all_of_storage(node):
         node = node.src[0]
     return node
 

@@ -1,5 +1,5 @@
-"""Methods whose results are remembered: for arguments that look like earlier ones, the expression
-is made again without running the method.
+"""Methods whose results are remembered, traced once for each look of their arguments: for arguments
+that look like earlier ones, the expression is made again without running the method.
 
 In each step a training loop makes the same expressions of other buffers. A method is marked
 `@expression` if it only combines its tensors, draws no random numbers, and depends on nothing but

@@ -1,8 +1,9 @@
 """What expressions stand on that are no promises: storage as it is now, and values that change from
 step to step.
 
-Storage means its contents of the moment. A *version* is a BUFFER and an era; the era ends when the
-bytes are overwritten while the node stays the same, which is done if nobody else reads it."""
+Storage means its contents of the moment. A *version* is a BUFFER and an era, which numbers the
+writes to it; the era ends when the bytes are overwritten while the node stays the same, which is
+done if nobody else reads it."""
 
 from __future__ import annotations
 

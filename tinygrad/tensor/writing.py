@@ -197,7 +197,7 @@ class Writing(Autograd):
             numbers = numbers_of(given)
             if numbers is not None and self._takes_at_once(numbers):
                 return self
-        value = self._given("assign", given)
+        value = self._here("assign", given)
         with turns.together(), keeping.now:
             passes = self._is_recorded and not _has_leaf(self._members())
             if given.requires_grad is True and not passes and recording.on:
@@ -243,12 +243,15 @@ class Writing(Autograd):
 
     def _given(self, operation: str, value: Any) -> Self:
         """What is to be written, as a tensor of this dtype."""
-        given = self._value_for_write(operation, value)
-        if given.device != self.device and not keeps(self.device):
+        return self._here(operation, self._value_for_write(operation, value)).cast(self.dtype)
+
+    def _here(self, operation: str, value: Self) -> Self:
+        """The value; ArgumentError if it is on another device, from which kernels can't write."""
+        if value.device != self.device and not keeps(self.device):
             raise ArgumentError(
-                f"{operation}: from {given.device} to {self.device}; use .to() first"
+                f"{operation}: from {value.device} to {self.device}; use .to() first"
             )
-        return given.cast(self.dtype)
+        return value
 
     def _value_for_write(self, operation: str, value: Any) -> Self:
         """`value` as a tensor that can be computed with. A write to a device that only keeps bytes

@@ -16,7 +16,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.simplify.movement import constant_under
 from tinygrad.transforms.factors import filled_room, of_running_product, other_factors
-from tinygrad.uop import GroupOp, Ops, UOp
+from tinygrad.uop import Ops, UOp
 from tinygrad.uop.verify import STAGES
 
 Gradients = tuple[UOp | None, ...]
@@ -384,8 +384,7 @@ def followed(root: UOp) -> list[UOp]:
         op = node.op
         if op in _SILENT or (op is _CAST and not dtypes.is_float(node.dtype)):
             continue
-        sources = node.src[1:] if op is _DETACH else node.src
-        for source in sources[:1] if op in GroupOp.Movement else sources:
+        for source in node.src[1:] if op is _DETACH else node.operands:
             if source.src and source not in seen:
                 seen.add(source)
                 nodes.append(source)

@@ -576,6 +576,11 @@ class UOp(Questions):
         return node
 
     @property
+    def operands(self) -> tuple[UOp, ...]:
+        """The sources without those that are sizes."""
+        return self.src[:1] if self.op in GroupOp.Movement else self.src
+
+    @property
     def val(self) -> int:
         """The value of a bound variable, a constant, or whole-number arithmetic on them."""
         if self.op is Ops.CONST:

@@ -84,8 +84,7 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 def _prelu_by_channel(x: Tensor, slope: Tensor) -> Tensor:
     """Before version 7 the slopes are one for all, or one a channel."""
-    shape = [-1 if i == 1 else 1 for i in range(x.ndim)] if slope.numel() > 1 else []
-    return _prelu(x, slope.reshape(shape))
+    return _prelu(x, x._along(1, slope) if slope.numel() > 1 else slope.reshape(()))
 
 
 def _selu(

@@ -116,7 +116,7 @@ def _resize(
         if mode == "nearest":
             places = np.where(at == np.floor(at), at, NEAREST[nearest_mode](at))
             index = np.clip(places, 0, size - 1).astype(np.int32)
-            out = out[(slice(None),) * axis + (Tensor(index, device=x.device),)]
+            out = out._at(axis, Tensor(index, device=x.device))
             continue
         taps, weights = _taps(mode, at, factors[i], bool(antialias), cubic_coeff_a)
         if exclude_outside:
@@ -125,8 +125,7 @@ def _resize(
         out = out._resized(axis, taps, weights)
     for axis, gone in outside:
         if gone.any():
-            mask = Tensor(gone, device=x.device)
-            mask = mask.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            mask = x._along(axis, Tensor(gone, device=x.device))
             out = mask.where(extrapolation_value, out)
     if dtypes.is_int(x.dtype) and mode != "nearest":
         out = out.round().clamp(int(dtypes.min(x.dtype)), int(dtypes.max(x.dtype)))

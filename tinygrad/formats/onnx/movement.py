@@ -119,7 +119,7 @@ def _pad(
             if before or after:
                 host.checked(before + size + after, host.MOST_PLACES)
                 places = np.arange(-before, size + after) % size
-                out = out[(slice(None),) * axis + (Tensor(places, device=x.device),)]
+                out = out._at(axis, Tensor(places, device=x.device))
     return out
 
 
@@ -151,7 +151,7 @@ def _gather(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     if 0 in indices.shape:
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
         return Tensor.zeros(shape, dtype=x.dtype, device=x.device)
-    return x[(slice(None),) * axis + (indices,)]
+    return x._at(axis, indices)
 
 
 def _gather_elements(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:

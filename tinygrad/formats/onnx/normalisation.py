@@ -15,10 +15,6 @@ from tinygrad.tensor import Tensor
 from tinygrad.tensor.shapes import Devices, axis_of
 
 
-def _per_channel(values: Tensor, ndim: int) -> Tensor:
-    return values.reshape(1, -1, *[1] * (ndim - 2))
-
-
 def _batch_norm(
     x: Tensor,
     scale: Tensor,
@@ -46,7 +42,7 @@ def _batch_norm(
 
 def _instance_norm(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
     out = x.layernorm(tuple(range(2, x.ndim)), epsilon)
-    return out * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
+    return out * x._along(1, scale) + x._along(1, bias)
 
 
 def _layer_norm(
@@ -89,7 +85,7 @@ def _group_norm(
         out = out.cast(x.dtype) * scale.reshape(1, -1, 1) + bias.reshape(1, -1, 1)
         return out.reshape(x.shape)
     out = out.cast(x.dtype).reshape(x.shape)
-    return out * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
+    return out * x._along(1, scale) + x._along(1, bias)
 
 
 def _lp_norm(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.formats.onnx.casts import cast, element_type
 from tinygrad.formats.onnx.products import ROWS as PRODUCTS
-from tinygrad.formats.onnx.registry import Row, Table, Value
+from tinygrad.formats.onnx.registry import Table, Value
 from tinygrad.formats.onnx.values import dtype_of, numpy_dtype_of, to_host
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.shapes import axis_of
@@ -18,15 +18,15 @@ from tinygrad.tensor.shapes import axis_of
 CONV: Any = PRODUCTS["Conv"]
 
 
-def _spread(values: Tensor, x: Any, axis: int, block: int) -> Tensor:
-    """A scale or zero point as what meets `x`: one number, one a place of an axis, or one a block
-    of places."""
+def _spread(values: Tensor, x: Tensor, axis: int, block: int = 0) -> Tensor:
+    """A scale or zero point as what meets `x`: one number, one a place of an axis, one a block of
+    places, or what meets it already."""
     if values.ndim == 0 or values.numel() == 1 and not block:
         return values.reshape(())
     axis = axis_of(axis, x.ndim, "axis")
     if block:
         return values.repeat_interleave(block, dim=axis).shrink([(0, n) for n in x.shape])
-    return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return values if values.ndim > 1 else x._along(axis, values)
 
 
 def _number(value: Value) -> Tensor:
@@ -49,22 +49,17 @@ def quantise(
 ) -> Value:
     """x / scale + zero, rounded half to even, in the range of the zero point's type."""
     kind = output_dtype or (element_type(zero) if zero is not None else 2)
-    wide = dtype_of(precision) if precision else None
     steps = _spread(scale, x, axis, block_size)
-    if wide is not None:
-        out = (x.cast(wide) / steps.cast(wide)).float()
-    else:
-        common = steps.dtype if steps.dtype is not x.dtype else x.dtype
-        out = (x.cast(common) / steps).float()
+    wide = (dtype_of(precision) if precision else None) or steps.dtype
+    out = (x.cast(wide) / steps.cast(wide)).float()
     numpy = numpy_dtype_of(kind)
-    if numpy.kind in "iu" or numpy.name in ("int4", "uint4", "int2", "uint2"):
-        out = out.round()
-        if zero is not None:
-            out = out + _spread(_number(zero), x, axis, block_size)
-        limits: Any = ml_dtypes.iinfo(numpy)  # type: ignore[no-untyped-call]
-        return cast(out.clamp(int(limits.min), int(limits.max)), kind)
+    is_whole = numpy.kind in "iu" or numpy.name in ("int4", "uint4", "int2", "uint2")
+    out = out.round() if is_whole else out
     if zero is not None:
         out = out + _spread(_number(zero), x, axis, block_size)
+    if is_whole:
+        limits: Any = ml_dtypes.iinfo(numpy)  # type: ignore[no-untyped-call]
+        return cast(out.clamp(int(limits.min), int(limits.max)), kind)
     if numpy.name.startswith("float4"):
         return np.asarray(to_host(out, "onnx QuantizeLinear")).astype(numpy)
     return cast(out, kind, saturate)
@@ -81,8 +76,8 @@ def _dequantise(
     kind = dtype_of(output_dtype) if output_dtype else scale.dtype
     numbers = _number(x)
     if zero is not None:
-        numbers = numbers - _spread(_number(zero), x, axis, block_size)
-    steps = _spread(scale, x, axis, block_size).cast(dtypes.float32)
+        numbers = numbers - _spread(_number(zero), numbers, axis, block_size)
+    steps = _spread(scale, numbers, axis, block_size).cast(dtypes.float32)
     return (numbers * steps).cast(kind or dtypes.float32)
 
 
@@ -101,12 +96,8 @@ def _offset(values: Tensor, zero: Tensor | None, axis: int | None = None) -> Ten
     wide = values.cast(dtypes.int32)
     if zero is None:
         return wide
-    moved = zero.cast(dtypes.int32)
-    if zero.ndim == 1 and zero.shape[0] > 1 and axis is not None:
-        moved = moved.reshape([-1 if i == axis % values.ndim else 1 for i in range(values.ndim)])
-    elif zero.ndim <= 1:
-        moved = moved.reshape(())
-    return wide - moved
+    zero = zero.cast(dtypes.int32)
+    return wide - (zero.reshape(()) if axis is None else _spread(zero, values, axis))
 
 
 def _matmul_integer(
@@ -121,20 +112,12 @@ def _conv_integer(
     return CONV(_offset(x, x_zero), _offset(w, w_zero, 0), **how)  # type: ignore[no-any-return]
 
 
-def _scale(values: Tensor, ndim: int, axis: int) -> Tensor:
-    if values.numel() == 1:
-        return values.reshape(())
-    if values.ndim > 1:
-        return values
-    return values.reshape([-1 if i == axis % ndim else 1 for i in range(ndim)])
-
-
 def _q_matmul(
     a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor,
     y_scale: Tensor, y_zero: Tensor,
 ) -> Value:  # fmt: skip
     total = _matmul_integer(a, b, a_zero, b_zero).float()
-    factor = _scale(a_scale, total.ndim, -2).float() * _scale(b_scale, total.ndim, -1).float()
+    factor = _spread(a_scale, total, -2).float() * _spread(b_scale, total, -1).float()
     return quantise(total * factor, y_scale.float(), y_zero)
 
 
@@ -144,8 +127,8 @@ def _q_conv(
 ) -> Value:  # fmt: skip
     total = _conv_integer(x, w, x_zero, w_zero, **how)
     if b is not None:
-        total = total + b.reshape(1, -1, *[1] * (x.ndim - 2))
-    factor = x_scale.reshape(()) * _scale(w_scale, total.ndim, 1)
+        total = total + total._along(1, b)
+    factor = x_scale.reshape(()) * _spread(w_scale, total, 1)
     return quantise(total.float() * factor, y_scale.reshape(()), y_zero)
 
 
@@ -156,5 +139,5 @@ ROWS: Table = {
     "MatMulInteger": _matmul_integer,
     "QLinearConv": _q_conv,
     "QLinearMatMul": _q_matmul,
-    "QuantizeLinear": Row(quantise),
+    "QuantizeLinear": quantise,
 }

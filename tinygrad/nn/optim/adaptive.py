@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, Parameters
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_average
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 
@@ -53,7 +53,7 @@ class Adagrad(Optimizer):
         self._own([self.t, *self.sum])
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         total = self._put(self.sum[i], self.sum[i] + grad.square())
         slower = self._beside(param, 1 + (self._of(i, "t") - 1) * self.lr_decay)
         return param - self._lr(param) / slower * grad / (total.sqrt() + self.eps), [total]
@@ -99,10 +99,10 @@ class Adadelta(Optimizer):
         self._own([*self.v, *self.steps])
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        grad = grad + self.weight_decay * param
-        v = self._put(self.v[i], self.rho * self.v[i] + (1 - self.rho) * grad.square())
+        param, grad = self._decayed(param, grad)
+        v = self._put(self.v[i], moved_average(self.v[i], grad, self.rho, squared=True))
         step = (self.steps[i] + self.eps).sqrt() / (v + self.eps).sqrt() * grad
-        steps = self.rho * self.steps[i] + (1 - self.rho) * step.square()
+        steps = moved_average(self.steps[i], step, self.rho, squared=True)
         return param - self._lr(param) * step, [v, self._put(self.steps[i], steps)]
 
 
@@ -212,11 +212,11 @@ class RMSprop(Optimizer):
         super()._make_room(names)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        grad = grad + self.weight_decay * param
-        v = self._put(self.v[i], self.alpha * self.v[i] + (1 - self.alpha) * grad.square())
+        param, grad = self._decayed(param, grad)
+        v = self._put(self.v[i], moved_average(self.v[i], grad, self.alpha, squared=True))
         state, spread = [v], v
         if self.mean:
-            mean = self._put(self.mean[i], self.alpha * self.mean[i] + (1 - self.alpha) * grad)
+            mean = self._put(self.mean[i], moved_average(self.mean[i], grad, self.alpha))
             state, spread = [v, mean], v - mean.square()
         direction = grad / (spread.sqrt() + self.eps)
         if self.b or self.momentum:

@@ -9,7 +9,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
-from tinygrad.nn.optim.options import PREFIX, options_in, options_state, take_options
+from tinygrad.nn.optim.options import PREFIX, options_in, options_state, own_number, take_options
 from tinygrad.nn.state import get_parameters, get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -69,7 +69,7 @@ class ASGD(Optimizer):
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         rate, t = (self._beside(param, self._of(i, name)) for name in ("rate", "t"))
         new = param * (1 - self.lambd * rate) - rate * grad
         share = 1 / (t - 1 - self.t0).maximum(1.0)
@@ -115,8 +115,7 @@ class EMA:
 
     def _count(self) -> None:
         """Equal weights depend on how many updates there were."""
-        count = Tensor([0.0], requires_grad=False).contiguous().realize()
-        self.updates = [count] if self.decay is None else []
+        self.updates = [own_number(0.0)] if self.decay is None else []
 
     def _shown(self) -> dict[str, Any]:
         return {"decay": self.decay, "averages": self.averages}
@@ -183,7 +182,7 @@ class EMA:
         """
         if self.params:
             changed = self.schedule_update()
-            changed[0].realize(*changed[1:])
+            Tensor.realize(*changed)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -209,4 +208,4 @@ class EMA:
     def _write(self, values: list[Tensor]) -> None:
         for param, value in zip(self.params, values, strict=True):
             param.assign(value.detach())
-        self.params[0].realize(*self.params[1:])
+        Tensor.realize(*self.params)

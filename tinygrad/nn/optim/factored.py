@@ -88,7 +88,8 @@ class Adafactor(Optimizer):
             state = [spread]
         step = spread.maximum(least * least).rsqrt() * grad
         larger = (norm(step) / (step.numel() ** 0.5 * self.d)).maximum(1.0)
-        return param * (1 - lr * self.weight_decay) - rate / larger * step, state
+        param, _ = self._decayed(param, grad, decoupled=True)
+        return param - rate / larger * step, state
 
 
 def _given(eps: Any) -> dict[str, float]:

@@ -15,6 +15,7 @@ from tinygrad.nn.optim.options import (
     as_number,
     options_in,
     options_state,
+    own_number,
     restored,
     stored,
     take_options,
@@ -169,11 +170,10 @@ class GradScaler:
         self.growth_factor = growth_factor
         self.backoff_factor = backoff_factor
         self.growth_interval = growth_interval
-        self.factor = Tensor([init_scale], requires_grad=False).contiguous().realize()
-        self.good_steps = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
+        self.factor = own_number(init_scale)
+        self.good_steps = own_number(0, dtypes.int32)
         # since the last change: 0 no step, 1 only steps by finite gradients, -1 others
-        self.found = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
-        self.good_steps.realize(self.found)
+        self.found = own_number(0, dtypes.int32)
         self.is_told = False
         self._unscaled: set[int] = set()
 
@@ -286,7 +286,7 @@ class GradScaler:
             return
         if type(self) is not GradScaler:  # of which nothing is known
             changed = self.schedule_step(optimizer)
-            changed[0].realize(*changed[1:])
+            Tensor.realize(*changed)
             return
         self._unscale_once(optimizer)
         movers, moved = optimizers_of(optimizer), lambda: self._moved(optimizer)

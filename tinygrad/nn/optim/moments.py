@@ -6,7 +6,13 @@ import math
 
 import numpy as np
 
-from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
+from tinygrad.nn.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    moved_along,
+    moved_average,
+    norm,
+)
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
 
@@ -82,17 +88,13 @@ class Moments(Optimizer):
         m, v = _share(self._of(i, "b1_t"), self.b1), _share(self._of(i, "b2_t"), self.b2)
         return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
 
-    def _decayed(self, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, after the parameter shrank, or what makes it shrink was added to its gradient."""
-        if not self.weight_decay:
-            return param, grad
-        if self.decoupled_weight_decay:
-            return param * (1 - self._lr(param) * self.weight_decay), grad
-        return param, grad + self.weight_decay * param
+    def _mean(self, i: int, grad: Tensor) -> Tensor:
+        """m with this step's gradient in it."""
+        return self._put(self.m[i], moved_average(self.m[i], grad, self._inertia(self.m[i])))
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
-        m = self._put(self.m[i], moved_average(self.m[i], grad, self._inertia(self.m[i])))
+        m = self._mean(i, grad)
         v = self._put(self.v[i], moved_average(self.v[i], grad, self.b2, squared=True))
         return m, v
 
@@ -117,14 +119,6 @@ def _share(power: Tensor, b: float | Tensor) -> Tensor:
 def _steps(power: Tensor, b: float) -> Tensor:
     """How many factors b, which is rounded, there are in the power."""
     return (power.log() / math.log(np.float32(b))).round()
-
-
-@expression
-def moved_average(
-    average: Tensor, new: Tensor, keep: float | Tensor, squared: bool = False
-) -> Tensor:
-    """An average that keeps this part of itself, with `new`, or its square, in it."""
-    return keep * average + (1 - keep) * (new.square() if squared else new)
 
 
 @expression
@@ -181,8 +175,8 @@ class Adam(Moments):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         decay = self.weight_decay if self.decoupled_weight_decay else 0.0
-        if self.weight_decay and not decay:
-            grad = grad + self.weight_decay * param
+        if not decay:
+            param, grad = self._decayed(param, grad)
         direction, state = self._direction(i, grad)
         return moved_along(param, direction, self._lr(param), decay), state
 
@@ -268,7 +262,7 @@ class LAMB(Moments):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         direction, state = self._direction(i, grad)
-        direction = direction + self.weight_decay * param
+        _, direction = self._decayed(param, direction)
         rate = self._lr(param)
         if not self.adam:
             size, step = norm(param), norm(direction)
@@ -314,9 +308,8 @@ class Adamax(Moments):
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + self.weight_decay * param
-        m = self._put(self.m[i], moved_average(self.m[i], grad, self._inertia(self.m[i])))
+        param, grad = self._decayed(param, grad)
+        m = self._mean(i, grad)
         u = self._put(self.v[i], (self.v[i] * self.b2).maximum(grad.abs() + self.eps))
         return param - self._lr(param) * (m / self._shares(i, m)[0]) / u, [m, u]
 
@@ -376,7 +369,7 @@ class NAdam(Moments):
         return [*changed, self._put(product, product * self._mu(self._of(i, "t")))]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        param, grad = self._decayed(param, grad)
+        param, grad = self._decayed(param, grad, self.decoupled_weight_decay)
         m, v = self._averages(i, grad)
         t, product = self._of(i, "t"), self._of(i, "mu_product")
         mu, mu_next = self._mu(t), self._mu(t + 1)
@@ -413,7 +406,7 @@ class RAdam(Moments):
     numbers = (*Moments.numbers, "t")
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        param, grad = self._decayed(param, grad)
+        param, grad = self._decayed(param, grad, self.decoupled_weight_decay)
         m, v = self._averages(i, grad)
         m_share, v_share = self._shares(i)
         mean = m / self._beside(m, m_share)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
+from tinygrad.nn.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    moved_along,
+    moved_average,
+    norm,
+)
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 
@@ -106,8 +112,7 @@ class SGD(Momentum):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         lr = self._lr(param)
-        if self.weight_decay:
-            grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         if self.classic:
             grad = grad * lr
         direction, state = self._direction(i, grad)
@@ -159,10 +164,7 @@ class LARS(Momentum):
         size, slope = norm(param), norm(grad)
         trust = self.tcoef * size / (slope + self.weight_decay * size)
         rate = self._lr(param) * ((size > 0) & (slope > 0)).where(trust, 1.0)
-        if self.pre_wd:
-            grad = grad + self.weight_decay * param
-        else:
-            param = param * (1 - self._lr(param) * self.weight_decay)
+        param, grad = self._decayed(param, grad, decoupled=not self.pre_wd)
         if self.classic:
             grad = grad * rate
         direction, state = self._direction(i, grad)
@@ -229,7 +231,8 @@ class Muon(Momentum):
         matrix = direction.reshape(direction.shape[0] if direction.ndim else 1, -1)
         turned = orthogonalized(matrix, self.ns_steps, self.ns_coefficients).reshape(param.shape)
         step = lr * SCALES[self.adjust_lr_fn](*matrix.shape) * turned
-        return param * (1 - lr * self.weight_decay) - step, state
+        param, _ = self._decayed(param, grad, decoupled=True)
+        return param - step, state
 
 
 def orthogonalized(
@@ -301,8 +304,7 @@ class Lion(Optimizer):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         m = self.m[i]
-        b1 = self._inertia(m)
-        direction = (b1 * m + (1 - b1) * grad).sign() + self.weight_decay * param
-        return param - self._lr(param) * direction, [
-            self._put(m, self.b2 * m + (1 - self.b2) * grad)
-        ]
+        sign = moved_average(m, grad, self._inertia(m)).sign()
+        _, direction = self._decayed(param, sign)
+        state = [self._put(m, moved_average(m, grad, self.b2))]
+        return param - self._lr(param) * direction, state

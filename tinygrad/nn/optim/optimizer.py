@@ -214,6 +214,9 @@ class Optimizer(Stepper):
     parts: tuple[str, ...] = PARTS
     """The options that must be below 1."""
 
+    weight_decay: float = 0.0
+    """The option that says by how much parameters shrink; see `_decayed`."""
+
     inertia: str = ""
     """The option that says how much of the last direction is kept: schedules may move it."""
 
@@ -411,7 +414,7 @@ class Optimizer(Stepper):
             first = taken.setdefault(held, tensor)
             if held is None or (first is not tensor and first.family is not tensor.family):
                 tensor.replace(own_copy(tensor))
-        tensors[0].realize(*tensors[1:])
+        Tensor.realize(*tensors)
 
     # ---- a step ----------------------------------------------------------------------------------
 
@@ -560,6 +563,17 @@ class Optimizer(Stepper):
     @abstractmethod
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The new value of parameter `i`, and the tensors of state that changed."""
+
+    def _decayed(
+        self, param: Tensor, grad: Tensor, decoupled: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Both, after what makes the parameter shrink was added to its gradient; or, `decoupled`
+        from all that is made of gradients, after the parameter itself shrank."""
+        if not self.weight_decay:
+            return param, grad
+        if decoupled:
+            return param * (1 - self._lr(param) * self.weight_decay), grad
+        return param, grad + self.weight_decay * param
 
     def _lr(self, like: Tensor) -> Tensor:
         """The learning rate beside a parameter: on its device, in its dtype."""
@@ -712,7 +726,7 @@ def step_again(
 
     def step(more: Sequence[Tensor] = ()) -> None:
         changed = schedule()
-        changed[0].realize(*changed[1:], *more)
+        Tensor.realize(*changed, *more)
 
     if Tensor.training and None not in held:
         given = [*tensors, *[tensor for _, several in held for tensor in several]]
@@ -770,6 +784,14 @@ def norm(x: Tensor) -> Tensor:
 def moved_along(param: Tensor, direction: Tensor, lr: Tensor, decay: float = 0.0) -> Tensor:
     """The parameter after a step against `direction`, which shrinks it by lr times `decay` too."""
     return param - lr * (direction + decay * param if decay else direction)
+
+
+@expression
+def moved_average(
+    average: Tensor, new: Tensor, keep: float | Tensor, squared: bool = False
+) -> Tensor:
+    """An average that keeps this part of itself, with `new`, or its square, in it."""
+    return keep * average + (1 - keep) * (new.square() if squared else new)
 
 
 def wide(dtype: DType) -> DType:

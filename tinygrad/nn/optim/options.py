@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.data.printed import made_with, print_as_described
 from tinygrad.engine.realize import capturing
@@ -155,6 +155,11 @@ def take_options(options: dict[str, Any], thing: Any) -> None:
 def without_options(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """What else is in a state."""
     return {name: tensor for name, tensor in state.items() if PREFIX not in name}
+
+
+def own_number(value: float, dtype: DType = dtypes.float32) -> Tensor:
+    """A tensor of one number that is written in place, and that no other shares."""
+    return Tensor([value], dtype=dtype, requires_grad=False).contiguous().realize()
 
 
 def stored(value: Any, device: Any = None) -> Tensor:

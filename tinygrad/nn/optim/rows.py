@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.moments import Moments, moved_average
-from tinygrad.nn.optim.optimizer import Parameters
+from tinygrad.nn.optim.moments import Moments
+from tinygrad.nn.optim.optimizer import Parameters, moved_average
 from tinygrad.tensor import Tensor
 
 

@@ -26,6 +26,7 @@ from tinygrad.nn.optim.options import (
     check_kind,
     options_in,
     options_state,
+    own_number,
     take_options,
     without_options,
 )
@@ -69,9 +70,7 @@ class Scheduler(ABC):
             if (number := getattr(self, name)) < 1:
                 who = type(self).__name__
                 raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
-        self.turn = (
-            Tensor([self.after + 1], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
-        )
+        self.turn = own_number(self.after + 1, dtypes.int32)
         for written in self._momentum_written(self.turn):
             written.realize()
         for each in self.optimizers:
@@ -154,7 +153,7 @@ class Scheduler(ABC):
     def step(self) -> None:
         """Goes on by one step, now."""
         changed = self.schedule_step()
-        changed[0].realize(*changed[1:])
+        Tensor.realize(*changed)
 
     @property
     def end(self) -> int | None:
@@ -666,8 +665,7 @@ class ReduceLROnPlateau:
         self.eps = eps
         self.cooldown = cooldown
         self.min_lr = min_lr
-        self.best = _kept(math.inf)
-        self.bad, self.resting = _kept(0.0), _kept(0.0)
+        self.best, self.bad, self.resting = map(own_number, (math.inf, 0.0, 0.0))
 
     def _shown(self) -> dict[str, Any]:
         return {n: x for n, x in made_with(self).items() if n != "optimizer"}
@@ -719,12 +717,7 @@ class ReduceLROnPlateau:
     def step(self, metric: Tensor | float) -> None:
         """Takes a measure, now."""
         changed = self.schedule_step(metric)
-        changed[0].realize(*changed[1:])
-
-
-def _kept(value: float) -> Tensor:
-    """A number that is written in place."""
-    return Tensor([value], dtype=dtypes.float32, requires_grad=False).contiguous().realize()
+        Tensor.realize(*changed)
 
 
 def cosine(start: float, end: float, share: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for place, part in zip(places, parts, strict=True):
         place.assign(part.reshape(place.shape).cast(place.dtype).to(place.device))
     if places:
-        places[0].realize(*places[1:])
+        Tensor.realize(*places)
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
@@ -123,8 +123,7 @@ def _fused(layer: Any, bn: Any, axis: int) -> Any:
             f"fuse: {layer.weight.shape[axis]} features out, a BatchNorm of {scale.shape[0]}; "
             "legal are as many"
         )
-    along = [-1 if i == axis else 1 for i in range(layer.weight.ndim)]
-    return _with(layer, layer.weight * scale.reshape(along), shift)
+    return _with(layer, layer.weight * layer.weight._along(axis, scale), shift)
 
 
 def _scale_and_shift(bn: Any, bias: Tensor | None) -> tuple[Tensor, Tensor]:

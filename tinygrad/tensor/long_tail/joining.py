@@ -73,7 +73,7 @@ class Joining(Orthogonal):
         >>> Tensor([[1, 2], [3, 4]]).select(1, 0).tolist()
         [1, 3]
         """
-        return self[(slice(None),) * axis_of(dim, self.ndim, "select") + (index,)]
+        return self._at(axis_of(dim, self.ndim, "select"), index)
 
     def expand_as(self, other: Self) -> Self:
         """Expanded to the shape of `other`.

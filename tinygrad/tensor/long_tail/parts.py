@@ -169,7 +169,7 @@ class Parts(Joining):
         axis = axis_of(dim, self.ndim, "index_select")
         if self.ndim == 0:
             return self.reshape(1)[index].reshape(())
-        chosen = self[(slice(None),) * axis + (index.reshape(-1),)]
+        chosen = self._at(axis, index.reshape(-1))
         return chosen.contiguous() if axis else chosen
 
     def _written(self, dim: int, index: Self, source: Self, how: str) -> Self:

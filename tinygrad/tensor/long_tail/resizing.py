@@ -204,7 +204,7 @@ class Resizing(Counts):
         first, step = int(places[0]), int(places[1] - places[0]) if goal > 1 else 1
         if step < 1 or not np.array_equal(places, first + step * np.arange(goal)):
             return None
-        return self[(slice(None),) * axis + (slice(first, int(places[-1]) + 1, step),)]
+        return self._at(axis, slice(first, int(places[-1]) + 1, step))
 
     def _resized(self, axis: int, places: Numbers, weights: Numbers) -> Self:
         places = places.clip(0, self.shape[axis] - 1)
@@ -214,7 +214,7 @@ class Resizing(Counts):
 
     def _weighed(self, axis: int, at: Self, share: Self) -> Self:
         """The sum of the elements at these places, times weights; both are (goal, taps)."""
-        found = self[(slice(None),) * axis + (at,)]  # (.., goal, taps, ..)
+        found = self._at(axis, at)  # (.., goal, taps, ..)
         if at.shape[1] == 1:
             return found.squeeze(axis + 1)
         rest = (1,) * (self.ndim - axis - 1)
