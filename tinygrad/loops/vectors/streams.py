@@ -185,9 +185,7 @@ def _make_tasks(
         take_two_rows(draft, outer[-1])
     if rows and nest.name == "store":
         _those_that_share_together(draft)
-    if rows and not far:
-        ask_ahead(draft, nest.name)
-    elif rows:
+    if far:
         sums = stage_one_by_one(draft, side_by_side)
         if sums:  # vectors compute the results of these
             store = draft.nest("store")
@@ -222,14 +220,6 @@ def _those_that_share_together(draft: Draft) -> None:
     inside = [r for r in nest.loops if r not in tasks]
     tasks.sort(key=lambda r: r not in largest.ranges)
     draft.do("order", "store", names([*tasks, *inside]))
-
-
-def ask_ahead(draft: Draft, nest: str) -> None:
-    """Prefetches the rows of the next turn: the hardware prefetcher stops at page boundaries."""
-    for loop in reversed(draft.nest(nest).loops):
-        if role_of(loop) == "LOOP":
-            draft.do("prefetch", name_of(loop), 1)
-            return
 
 
 def _copies(draft: Draft, nest: Nest, last: UOp) -> int:
