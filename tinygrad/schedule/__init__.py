@@ -9,7 +9,6 @@
       scans, sums   counted loops that are one; sums of products in the form that is least work
       common_sums   sums of the same terms along different axes, made of those along both
       states, split long rows in blocks; sums in two steps
-      pieces        parts of an array that share work are stored one by one
     walk            which values are stored, and which are computed where they are used
     ranges          what a kernel computes: loops, and index arithmetic
     kernels         kernels cut out, put in order, given storage

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable
 
 from tinygrad.schedule.common_sums import common_sums
-from tinygrad.schedule.pieces import pieces_stored
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.scans import joined_loops
 from tinygrad.schedule.sorting import sorted_there
@@ -38,7 +37,6 @@ REWRITES: tuple[tuple[str, Callable[[UOp, Wishes], UOp], str], ...] = (
     ("factors", factors_apart, "A factor that all terms of a product share multiplies their sum."),
     ("common", common_sums, "Sums of the same terms share sums along the axes of both."),
     ("planes", planes_together, "Small planes of products that are folded lie side by side."),
-    ("pieces", pieces_stored, "Pieces of one array that share work are stored one by one."),
     ("parts", split_reductions, "A long sum of few results is a sum of sums."),
 )
 """Graph to graph, by the wishes of the devices. None changes what is computed, but sums of floats

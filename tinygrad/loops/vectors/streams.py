@@ -49,7 +49,6 @@ from tinygrad.loops.vectors.tasks import (
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
-    even_part,
     parallelise,
 )
 from tinygrad.simplify.affine import affine
@@ -72,12 +71,6 @@ of them need these registers, and are too much text for all rows of a square."""
 
 COLUMN_READERS = 64
 """Sums that read a column, from which on it is laid along them first."""
-
-MOST_PLACES = 2048
-"""Indices that are computed ahead, at most: half of the nearest cache."""
-
-SHORT_ROW = 2
-"""A gathered row of at most so many vectors is short: finding it costs as much as copying it."""
 
 
 def stream(draft: Draft, nest: Nest) -> None:
@@ -109,8 +102,6 @@ def stream(draft: Draft, nest: Nest) -> None:
         _transpose(draft, nest, last, across)
     if nest.is_top:
         _make_tasks(draft, nest, outer, rows, are_short)
-        if not reductions and not draft.stages:
-            _find_places_first(draft)
     if is_cut:
         draft.do("trim", counted(draft.nest(nest.name)))
 
@@ -170,39 +161,11 @@ def _by_lanes_or_laid_along(draft: Draft, nest: Nest, sums: list[UOp], across: U
 def _direction(draft: Draft, nest: Nest) -> tuple[Nest, UOp | None]:
     """The loop that vectors should run along instead of the stored row; or None, and the nest with
     a copy for each phase of its loops."""
-    last, loads = nest.loops[-1], draft.reads_in(nest)
-    across, phases = _across(draft, loads, last), phases_of(draft, nest)
-    if across is not None and (last not in phases or _mostly(loads, last, across)):
+    across = _across(draft, draft.reads_in(nest), nest.loops[-1])
+    if across is not None:
         return nest, across
+    phases = phases_of(draft, nest)
     return (split_phases(draft, nest, phases) if phases else nest), None
-
-
-def _find_places_first(draft: Draft) -> None:
-    """If short rows are gathered, their indices are computed for many rows beforehand: by vectors,
-    and with one bounds check for several. Each row then takes few instructions."""
-    row: list[UOp] = []
-    for loop in reversed(draft.nest("store").loops):
-        places = _places(draft, loop)
-        if places and role_of(loop) == "LOOP" and row and role_of(row[0]) == "VECTOR":
-            name, inner = name_of(loop), name_of(loop)
-            if size_of(loop) > MOST_PLACES:
-                part = even_part(size_of(loop), MOST_PLACES // 2)
-                inner = draft.split(name, part, name + "p", "LOOP")
-            while found := _places(draft, draft.loops[inner]):
-                stage = draft.stage(found[0], (inner,), "places", "LOCAL")
-                draft.vectorise(f"{stage}.{inner}", COPIES)
-        row.append(loop)
-        if places or turns(row) > SHORT_ROW * draft.lanes:
-            return
-
-
-def _places(draft: Draft, loop: UOp) -> list[UOp]:
-    """The computed values (more than a plain read) that give the position of the stores' reads
-    along a loop."""
-    reads = reads_of(draft.below(draft.nest("store").values))
-    offsets = dict.fromkeys(part for read in reads for part in read.src[1].toposort())
-    data = [n.src[0] for n in offsets if n.op is Ops.CAST and n.dtype is dtypes.index]
-    return [n for n in data if loop in n.ranges and n.op not in (Ops.INDEX, Ops.CAST)]
 
 
 def _make_tasks(
@@ -222,9 +185,7 @@ def _make_tasks(
         take_two_rows(draft, outer[-1])
     if rows and nest.name == "store":
         _those_that_share_together(draft)
-    if rows and not far:
-        ask_ahead(draft, nest.name)
-    elif rows:
+    if far:
         sums = stage_one_by_one(draft, side_by_side)
         if sums:  # vectors compute the results of these
             store = draft.nest("store")
@@ -259,14 +220,6 @@ def _those_that_share_together(draft: Draft) -> None:
     inside = [r for r in nest.loops if r not in tasks]
     tasks.sort(key=lambda r: r not in largest.ranges)
     draft.do("order", "store", names([*tasks, *inside]))
-
-
-def ask_ahead(draft: Draft, nest: str) -> None:
-    """Prefetches the rows of the next turn: the hardware prefetcher stops at page boundaries."""
-    for loop in reversed(draft.nest(nest).loops):
-        if role_of(loop) == "LOOP":
-            draft.do("prefetch", name_of(loop), 1)
-            return
 
 
 def _copies(draft: Draft, nest: Nest, last: UOp) -> int:
@@ -330,14 +283,6 @@ def _across(draft: Draft, loads: list[UOp], last: UOp) -> UOp | None:
             if draft.fills_vectors(loop) and role_of(loop) == "LOOP" and step(load, loop) in steps:
                 return loop
     return None
-
-
-def _mostly(loads: list[UOp], last: UOp, across: UOp) -> bool:
-    """Whether the reads that are contiguous along `across` are at least half of those that aren't
-    along the row."""
-    apart = [n for n in loads if last in n.ranges and step(n, last) not in (0, 1)]
-    better = [n for n in apart if step(n, across) in (0, 1)]
-    return 2 * sum(turns(n.ranges) for n in better) >= sum(turns(n.ranges) for n in apart)
 
 
 def _columns(draft: Draft, nest: Nest, reductions: list[UOp]) -> bool:
