@@ -190,6 +190,14 @@ def nothing(device: Any, size: int, dtype: DType, reason: str) -> UOp:
     return node
 
 
+def copy_of_nothing(view: UOp) -> UOp | None:
+    """Another value that can't be read, for the same reason; None if `view` is of none."""
+    reason = _gone.get(view.base)
+    if reason is None:
+        return None
+    return nothing(view.device, view.size, view.dtype, reason).in_room(view.shape)
+
+
 def bind(node: UOp, buffer: Buffer) -> UOp:
     """Makes `buffer` hold the value of the BUFFER `node`."""
     node.storage = buffer
