@@ -357,8 +357,13 @@ def is_read_by_others(base: UOp, family: Family) -> bool:
 
 def is_expected(base: UOp) -> bool:
     """Whether the expression whose value the BUFFER `base` holds is still alive."""
+    return expected_of(base) is not None
+
+
+def expected_of(base: UOp) -> UOp | None:
+    """That expression."""
     expression = None if base.storage is None else base.storage.expression
-    return expression is not None and expression() is not None
+    return None if expression is None else expression()
 
 
 class Changes:
