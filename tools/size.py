@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 2035,
     "simplify": 1080,
     "transforms": 435,
-    "schedule": 4215,
+    "schedule": 4220,
     "loops": 5930,
     "codegen": 5730,
     "backends/*": 2960,
-    "engine": 6140,
+    "engine": 6160,
     "tensor/*": 8305,
 }
-CORE_BUDGET = 37_710  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_750  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

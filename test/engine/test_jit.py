@@ -1477,3 +1477,40 @@ def test_a_gradient_that_is_no_tensor_is_of_no_concern_to_a_capture():
     step = TinyJit(lambda x: (x + 1).realize())
     assert [step(Tensor([float(n)]).realize()).item() for n in range(4)] == [1.0, 2.0, 3.0, 4.0]
     odd.grad = None
+
+
+def steps_of(make, count=5):
+    """What a step gives captured, and plainly: `make` returns it with state of its own."""
+    given = [Tensor([float(k)]).realize() for k in range(count)]
+    captured, plain = TinyJit(make()), make()
+    return [captured(x).tolist() for x in given], [plain(x).tolist() for x in given]
+
+
+def waves():
+    field, flow = Tensor.zeros(9), Tensor.zeros(8)  # constants, of which the step makes storage
+
+    def step(x):
+        flow.add_(0.5 * (field[1:] - field[:-1]))
+        field[1:-1] += 0.5 * (flow[1:] - flow[:-1])
+        field[5] += x[0]
+        return field.abs().max()
+
+    return step
+
+
+def old_and_new():
+    now = Tensor([0.0, 1.0, 2.0, 3.0]).realize()
+    old = now.clone()
+
+    def step(x):
+        old.copy_(now)  # a copy by its meaning, until `now` is written
+        now[1:] += old[:-1] + x
+        return now.sum()
+
+    return step
+
+
+@pytest.mark.parametrize("make", [waves, old_and_new])
+def test_state_that_was_never_read_stays_where_it_is(make):
+    captured, plain = steps_of(make)
+    assert captured == plain

@@ -7,7 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, TinyJit, nn
+from tinygrad.base.errors import ArgumentError
 from tinygrad.nn import optim
 from tinygrad.nn.state import get_state_dict
 
@@ -98,3 +99,28 @@ def test_a_schedule_and_its_optimizer(copied):
     for _ in range(4):
         other.step()
     assert other.optimizer.lr.item() == 0.25 and optimizer.lr.item() == 1.0
+
+
+def test_a_model_and_its_state_after_a_captured_step():
+    """Its gradients can't be read, and neither can the copy's; its weights can."""
+    layer = nn.Linear(3, 2)
+    optimizer = optim.SGD(nn.state.get_parameters(layer), lr=0.1)
+
+    @TinyJit
+    def step(x):
+        optimizer.zero_grad()
+        loss = layer(x).square().mean().backward()
+        optimizer.step()
+        return loss.detach()
+
+    with Tensor.train():
+        for _ in range(4):
+            step(Tensor.ones(2, 3).contiguous())
+    for copied in (copy.deepcopy(layer), copy.deepcopy(get_state_dict(layer))):
+        weight = copied["weight"] if isinstance(copied, dict) else copied.weight
+        np.testing.assert_array_equal(weight.numpy(), layer.weight.numpy())
+        with pytest.raises(ArgumentError, match="no replay makes it again"):
+            weight.grad.numpy()
+        weight.grad = None
+        weight.sum().backward()
+        assert weight.grad.tolist() == [[1.0] * 3] * 2

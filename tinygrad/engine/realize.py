@@ -37,15 +37,19 @@ from tinygrad.engine.plans import Found, known_plan, make_plan
 from tinygrad.engine.run import Over, RunnablePlan, arenas_for
 from tinygrad.engine.storage import (
     Buffer,
+    Family,
     as_array,
     bind,
     buffer_of,
     computed_from,
     copies_of,
     copy_of,
+    expected_of,
     forgotten,
     is_borrowed,
     is_read,
+    is_read_by_others,
+    is_shared,
     latest,
     learn,
     node_of,
@@ -557,6 +561,21 @@ def buffer_of_all(node: UOp) -> UOp | None:
             return part.base
     plain = resolved_beneath(node, (Ops.RESHAPE,))
     return plain if plain.op is Ops.BUFFER else None
+
+
+def is_needed(base: UOp, family: Family) -> bool:
+    """Whether the version `base`, which `family` writes next, has to stay for others; copies of it
+    are made now. While a step is captured, not for an expression from before that no tensor holds:
+    replays know nothing of state that moves. Who asks for it later hears that it was overwritten.
+    """
+    if copies_of(base):
+        copy_out(base)
+    if computing.recorder is None or is_borrowed(base) or is_read_by_others(base, family):
+        return is_shared(base, family)
+    expression = expected_of(base)
+    if expression in forgotten:
+        return any(holder.uop is expression for holder in holders)
+    return expression is not None
 
 
 def own_copy(base: UOp) -> UOp:

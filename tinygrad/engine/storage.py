@@ -190,6 +190,14 @@ def nothing(device: Any, size: int, dtype: DType, reason: str) -> UOp:
     return node
 
 
+def copy_of_nothing(view: UOp) -> UOp | None:
+    """Another value that can't be read, for the same reason; None if `view` is of none."""
+    reason = _gone.get(view.base)
+    if reason is None:
+        return None
+    return nothing(view.device, view.size, view.dtype, reason).in_room(view.shape)
+
+
 def bind(node: UOp, buffer: Buffer) -> UOp:
     """Makes `buffer` hold the value of the BUFFER `node`."""
     node.storage = buffer
@@ -349,8 +357,13 @@ def is_read_by_others(base: UOp, family: Family) -> bool:
 
 def is_expected(base: UOp) -> bool:
     """Whether the expression whose value the BUFFER `base` holds is still alive."""
+    return expected_of(base) is not None
+
+
+def expected_of(base: UOp) -> UOp | None:
+    """That expression."""
     expression = None if base.storage is None else base.storage.expression
-    return expression is not None and expression() is not None
+    return None if expression is None else expression()
 
 
 class Changes:

@@ -264,11 +264,20 @@ def _in_turn(at: UOp) -> bool:
 def _is_shared(node: UOp, index: Index, along: frozenset[UOp], made: Products) -> bool:
     """Whether some factor of a product is the same all along a row: else rows are sums of their own
     in each element, such as matrices that are stored innermost, and no tile makes several."""
-    if node.op is Ops.REDUCE_AXIS:
-        return any(_is_same(factor, index, along) for factor in _products_of(node).src)
-    if node.op in GroupOp.Movement:
-        index = source_index(node, index)[0]
-    return any(_is_shared(s, index, along, made) for s in node.src if s in made)
+    todo, seen = [(node, index)], set[tuple[UOp, Index]]()
+    while todo:  # each once, however many ways lead to it
+        node, index = place = todo.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if node.op is Ops.REDUCE_AXIS:
+            if any(_is_same(factor, index, along) for factor in _products_of(node).src):
+                return True
+            continue
+        if node.op in GroupOp.Movement:
+            index = source_index(node, index)[0]
+        todo += [(source, index) for source in node.src if source in made]
+    return False
 
 
 def _is_same(factor: UOp, index: Index, along: frozenset[UOp]) -> bool:

@@ -442,8 +442,12 @@ class Interop(Writing):
     def __deepcopy__(self, memo: Any) -> Self:
         """A tensor with memory of its own, cut off from what this was made of. Copies of views of
         each other are so, too."""
-        made = self.detach().contiguous()
-        realize(made._held)
+        gone = storage.copy_of_nothing(self._held)
+        if gone is None:
+            made = self.detach().contiguous()
+            realize(made._held)
+        else:  # what can't be read, like a gradient of a captured step, can't be read there either
+            made = self._wrap(gone)
         made.requires_grad = self.requires_grad
         made._grad = deepcopy(self._grad, memo)
         copies = memo.setdefault(self._family, [])

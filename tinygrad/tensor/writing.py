@@ -29,7 +29,7 @@ from tinygrad.engine.chains import follow
 from tinygrad.engine.faults import noted, spoilt
 from tinygrad.engine.holders import Promised
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import capturing, copy_out, is_open, open_inputs, own_copy, realize
+from tinygrad.engine.realize import capturing, is_needed, is_open, open_inputs, own_copy, realize
 from tinygrad.engine.storage import (
     Buffer,
     buffer_of,
@@ -37,6 +37,7 @@ from tinygrad.engine.storage import (
     is_read,
     is_shared,
     join,
+    leave,
     note_change,
     noting,
     numpy_dtype,
@@ -659,9 +660,7 @@ class Writing(Autograd):
             self._unshare(bottom)
             is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
             return None if is_fixed else before
-        if copies_of(bottom):
-            copy_out(bottom)
-        if is_shared(bottom, self._family):
+        if is_needed(bottom, self._family):
             realize(bottom)
             self._unshare(self._bottom)
         return None
@@ -673,6 +672,7 @@ class Writing(Autograd):
         if past := past_at(base):
             buffer_of(own.base).past = past
         self._rebase(showing, base, own)
+        leave(base, self._family)
         join(own, self._family)
 
 
