@@ -17,6 +17,7 @@ from together import together
 from tinygrad import Context, Generator, GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, RuntimeCheckError, ShapeError
 from tinygrad.tensor import again, backward, draws, template
+from tinygrad.tensor.promise import DEEP
 
 STEPS = 6
 draw = np.random.default_rng(0)
@@ -131,6 +132,20 @@ def other_optimizers():
     kinds = (nn.optim.RMSprop, nn.optim.NAdam, nn.optim.RAdam, nn.optim.LAMB, nn.optim.Lion)
     more = (nn.optim.LARS, nn.optim.Adagrad, nn.optim.Adadelta)
     return [each for kind in (*kinds, *more) for each in train(kind, lr=0.01)]
+
+
+@program
+def a_long_recurrence():
+    """More expressions that stand on each other than a recursion could follow."""
+    w, seen = Tensor(X[0][0], requires_grad=True).realize(), []
+    for number in range(3):
+        x, state = Tensor(X[1][0] + number).realize(), Tensor(X[0][1]).realize()
+        for _ in range(DEEP // 2 + 5):
+            state = state * w + x
+        w.grad = None
+        state.square().mean().backward()
+        seen.append(w.grad.numpy())
+    return seen
 
 
 @program

@@ -50,7 +50,7 @@ from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.lines import Lines
 from tinygrad.tensor.modes import recording
 from tinygrad.tensor.past import past_of_promised
-from tinygrad.tensor.promise import Expression, Promise, Source, Written
+from tinygrad.tensor.promise import DEEP, Expression, Promise, Source, Written, from_below
 from tinygrad.tensor.roots import is_all_of_storage
 from tinygrad.tensor.sources import brought, source_of, writes_waiting
 from tinygrad.tensor.version import Bound, Version
@@ -495,18 +495,28 @@ def _reads(
     expression: Expression, buffers: Collection[Buffer | None], known: dict[Expression, bool]
 ) -> bool:
     found = known.get(expression)
-    if found is None:
-        found = False
-        for source in expression.sources:
-            if type(source) is Version:
-                found = source.base.storage in buffers
-            elif isinstance(source, Promise) and source.buffer is None:
-                found = _reads(source.expression, buffers, known)
-            else:
-                found = source.buffer in buffers
-            if found:
-                break
-        known[expression] = found
+    if found is not None:
+        return found
+    if expression.depth > DEEP:
+        for deep in from_below(expression, known):
+            known[deep] = _reads_itself(deep, buffers, known)
+    found = known[expression] = _reads_itself(expression, buffers, known)
+    return found
+
+
+def _reads_itself(
+    expression: Expression, buffers: Collection[Buffer | None], known: dict[Expression, bool]
+) -> bool:
+    found = False
+    for source in expression.sources:
+        if type(source) is Version:
+            found = source.base.storage in buffers
+        elif isinstance(source, Promise) and source.buffer is None:
+            found = _reads(source.expression, buffers, known)
+        else:
+            found = source.buffer in buffers
+        if found:
+            break
     return found
 
 

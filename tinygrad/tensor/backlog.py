@@ -27,9 +27,8 @@ MOST_ELEMENTS = 1 << 12
 
 def may_be_put_off(look: Look | None, wants: bool | None) -> bool:
     """Whether this is about values that look so, and want a gradient or not."""
-    if look is None or prod(look.shape) > MOST_ELEMENTS:
-        return False
-    return wants is False or not dtypes.is_float(look.dtype)
+    is_asked = wants is not False and (look is None or dtypes.is_float(look.dtype))
+    return not is_asked and look is not None and prod(look.shape) <= MOST_ELEMENTS
 
 
 _put_off: Recent[Hashable, bool] = Recent(256)

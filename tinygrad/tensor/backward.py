@@ -181,13 +181,16 @@ def _is_start(lines: Lines, tensor: Any) -> bool:
 def _stands_on(expression: Expression, lines: Lines, seen: set[Expression]) -> bool:
     """Whether all that it stands on is among what the lines stand on."""
     seen.add(expression)
-    for source in expression.sources:
-        if isinstance(source, Promise):
-            below = source.expression
-            if not (below in lines.places or below in seen or _stands_on(below, lines, seen)):
+    waiting = [expression]
+    while waiting:
+        for source in waiting.pop().sources:
+            if isinstance(source, Promise):
+                below = source.expression
+                if below not in lines.places and below not in seen:
+                    seen.add(below)
+                    waiting.append(below)
+            elif source not in lines.places and not _is_of_same(source, lines):
                 return False
-        elif source not in lines.places and not _is_of_same(source, lines):
-            return False
     return True
 
 

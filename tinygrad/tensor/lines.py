@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from tinygrad.engine.numbers import Begin, Number
-from tinygrad.tensor.promise import Expression, Promise, Source, Template
+from tinygrad.tensor.promise import DEEP, Expression, Promise, Source, Template, from_below
 from tinygrad.tensor.sources import brought
 from tinygrad.tensor.version import Bound, Version, boxes_of
 from tinygrad.uop import Ops, UOp
@@ -47,24 +47,31 @@ class Lines:
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
-        places = self.places
-        item: Any = source
-        if isinstance(source, Promise) and (self.whole or source.buffer is None):
-            item = source.expression
+        places, item = self.places, source
+        if not isinstance(item, Promise) or not (self.whole or item.buffer is None):
             if item in places:
                 return places[item]
-            row: list[Hashable] = [item.template, item.origin]
-            for below in item.sources:
-                # of storage, most of which was met before
-                row.append(places[below] if below in places else self.add(below))
-                if below.number:
-                    row.append(-below.number)
-            self.key += row
-        elif item in places:
-            return places[item]
-        else:
             self._add_leaf(item)
-        place = places[item] = len(places)
+            place = places[item] = len(places)
+            return place
+        expression = item.expression
+        if expression in places:
+            return places[expression]
+        if expression.depth > DEEP:
+            for deep in from_below(expression, places, self.whole):
+                self._add_row(deep)
+        return self._add_row(expression)
+
+    def _add_row(self, expression: Expression) -> int:
+        places = self.places
+        row: list[Hashable] = [expression.template, expression.origin]
+        for below in expression.sources:
+            # of storage, most of which was met before
+            row.append(places[below] if below in places else self.add(below))
+            if below.number:
+                row.append(-below.number)
+        self.key += row
+        place = places[expression] = len(places)
         return place
 
     def sources(self) -> list[Source]:

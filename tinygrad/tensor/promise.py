@@ -10,7 +10,7 @@ recognise it (`tensor/again`)."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter, or_
 from typing import Any
@@ -139,6 +139,27 @@ class Expression:
                     found.add(expression)
                     waiting.append(expression)
         return waiting
+
+
+DEEP = 200
+"""Expressions that stand on each other, of which more are too many for a recursion."""
+
+
+def from_below(
+    expression: Expression, known: Container[Any], computed: bool = False
+) -> Iterator[Expression]:
+    """What an expression is made of that is not `known` and is deep, each after what it is made of:
+    whoever takes them in this order needs no deep recursion. Beyond what is computed if so asked.
+    """
+    stack = [expression]
+    while stack:
+        below = [s for s in stack[-1].sources if isinstance(s, Promise) and s.depth > DEEP]
+        open_below = [s.expression for s in below if computed or s.buffer is None]
+        waiting = next((each for each in open_below if each not in known), None)
+        if waiting is not None:
+            stack.append(waiting)
+        elif (found := stack.pop()) is not expression:
+            yield found
 
 
 def _expression(source: Source) -> Expression | None:

@@ -185,7 +185,7 @@ class Before(NamedTuple):
 
 def remember_promise(promise: Promise) -> None:
     """That a value, which isn't computed, had no node, and could do without. (Long chains stay
-    nodes: they have some because they are long.)"""
+    nodes: to promise them again would take as long as they are.)"""
     waiting = [promise] if promise.depth <= MOST_DEEP else []
     while waiting:
         promise = waiting.pop()
