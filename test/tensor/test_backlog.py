@@ -79,6 +79,19 @@ def test_what_a_gradient_may_be_asked_through_waits():
     np.testing.assert_allclose(slope.numpy(), 3 * 0.5 ** (3 * backlog.MOST), 1e-5)
 
 
+def test_what_reads_the_same_storage_again_and_again_waits():
+    """Rounds of a hash, or layers: fused, as each is no more than arithmetic on the last."""
+    x = state = Tensor([1, 2, 3]).realize()
+    for _ in range(5 * backlog.MOST):
+        mixed = state ^ x
+        state = mixed * 3 + 1
+    found, kernels = kernels_of(state.tolist)
+    right = np.array([1, 2, 3], np.int32)
+    for _ in range(5 * backlog.MOST):
+        right = (right ^ np.array([1, 2, 3], np.int32)) * 3 + 1
+    assert (found, kernels) == (right.tolist(), 1)
+
+
 def test_large_values_wait():
     values = [Tensor(W).realize().expand(1, 3, 2) > number for number in range(3)]
     made = [Tensor.full((backlog.MOST_ELEMENTS + 1,), 1.5).cast(dtypes.int32) for _ in range(20)]

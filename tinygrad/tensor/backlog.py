@@ -9,7 +9,9 @@ asked through them: whoever looks can't tell."""
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import pairwise
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
@@ -37,8 +39,9 @@ it is used once more, so that all turns of a loop have one plan."""
 
 
 def is_put_off(tensor: Any, promise: Promise) -> bool:
-    """Whether the line that makes a value makes it of what it made before, again and again. What
-    was made just now may be about to be written, after which this is asked again."""
+    """Whether the line that makes a value makes it of what it made before, again and again, and of
+    storage that is newer than that each time: the next batch, not the next layer. What was made
+    just now may be about to be written, after which this is asked again."""
     made = promise.expression
     if not may_be_put_off(promise.look, promise.wants) or tensor.serial == holders.newest:
         return False
@@ -48,7 +51,8 @@ def is_put_off(tensor: Any, promise: Promise) -> bool:
     if made.depth // MOST == max([source.depth for source in made.sources], default=0) // MOST:
         return False  # so the others are looked for once in a few times
     alike = [each for each in made.below() if (each.template, each.origin) == line]
-    if len(alike) < MOST:
+    turns = pairwise(sorted(alike, key=attrgetter("depth"), reverse=True))
+    if sum([later.newest > earlier.serial for later, earlier in turns]) < MOST - 1:
         return False
     _put_off[line] = True
     return True

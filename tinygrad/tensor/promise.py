@@ -19,6 +19,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import once
 from tinygrad.engine.aliases import bottom_of, without_detach
 from tinygrad.engine.chains import CHEAP, MOST_LINKS, MOST_LOOKED_AT, USES, Runs, grows
+from tinygrad.engine.holders import holders
 from tinygrad.engine.storage import Buffer, bind, computed_from, learn
 from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.strides import repeats
@@ -86,11 +87,12 @@ class Template:
 class Expression:
     """A template over `sources`, written in the user's line `origin`, and its nodes once made. Of
     gradients also the `lines` that these are of (`tensor/backward`), until one is computed.
-    `born`, `links`, `used`, `looked`: as `engine/chains` notes it of nodes; `grown`: whether it has
-    grown, when it was last looked."""
+    `newest`: the number of the newest tensor of storage that it is made of; `serial`: that of the
+    newest tensor when it was made. `born`, `links`, `used`, `looked`: as `engine/chains` notes it
+    of nodes; `grown`: whether it has grown, when it was last looked."""
 
     __slots__ = (
-        *("template", "sources", "origin", "depth", "nodes", "lines"),
+        *("template", "sources", "origin", "depth", "newest", "serial", "nodes", "lines"),
         *("born", "looked", "used", "links", "grown"),
     )
 
@@ -99,6 +101,7 @@ class Expression:
     ) -> None:
         self.template, self.sources, self.origin, self.lines = template, sources, origin, lines
         self.depth = 1 + max(map(_depth, sources), default=0)
+        self.newest, self.serial = max(map(_newest, sources), default=0), holders.newest
         self.nodes: list[UOp] | None = None
         self.born = self.looked = Runs.count
         self.used = self.links = 0
@@ -173,7 +176,7 @@ def _is_number(source: Source) -> bool:
     return is_constant or isinstance(source, Bound)
 
 
-_depth = attrgetter("depth")
+_depth, _newest = attrgetter("depth"), attrgetter("newest")
 
 
 class Promise:
@@ -183,7 +186,7 @@ class Promise:
     `again_for`: a node whose value this promises once more."""
 
     __slots__ = (
-        *("expression", "number", "look", "wants", "depth", "buffer", "equal", "error"),
+        *("expression", "number", "look", "wants", "depth", "newest", "buffer", "equal", "error"),
         *("again_for", "_of", "_base"),
         "__weakref__",
     )
@@ -197,7 +200,7 @@ class Promise:
         of: Promise | None = None,
     ) -> None:
         self.expression, self.number, self.look, self.wants = expression, number, look, wants
-        self.depth = expression.depth
+        self.depth, self.newest = expression.depth, expression.newest
         self._of = None if of is None else of.stored
         self.buffer: Buffer | None = None
         self.equal: Promise | None = None

@@ -24,11 +24,11 @@ class Version:
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
     the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
     it. A look ends there: it doesn't say how the start is a view of storage, and a `row` does.
-    `silent`: the same under `no_grad`, where a start is none."""
+    `silent`: the same under `no_grad`, where a start is none. `newest`: the tensor's number."""
 
     __slots__ = (
         *("view", "base", "era", "begins", "row"),
-        *("start", "is_start", "wants", "records", "look", "silent"),
+        *("start", "is_start", "wants", "records", "look", "silent", "newest"),
     )
     depth = number = 0
 
@@ -40,6 +40,7 @@ class Version:
         self.start = tensor.serial if self.is_start else _start_below(view)
         self.row = (look, None) if self.start is None else (look, *_order_of(view))
         self.silent: Version | None = None
+        self.newest = tensor.serial
 
     @property
     def buffer(self) -> Buffer:
@@ -117,7 +118,7 @@ class Version:
         later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
         later.begins, later.row, later.start = self.begins, self.row, self.start
         later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
-        later.silent = self.silent
+        later.silent, later.newest = self.silent, self.newest
         return later
 
 
@@ -156,7 +157,7 @@ class Bound:
     There is one of a node."""
 
     __slots__ = ("node", "look", "value")
-    depth = number = 0
+    depth = number = newest = 0
     buffer = NOTHING
 
     def __init__(self, node: UOp, look: Look) -> None:
