@@ -17,12 +17,28 @@ from tinygrad.base.settings import TRAINING
 class _Recording(threading.local):
     """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
     it runs an expression, of which all is part that others make. `writes`: a write may be promised;
-    it isn't where a step goes its long way. `training`: what `Tensor.train` said, if anything."""
+    it isn't where a step goes its long way. `in_body`: it runs the body of a loop, whose values
+    nobody can compute. `training`: what `Tensor.train` said, if anything."""
 
     on: bool = True
     training: bool | None = None
     inside: bool = False
     writes: bool = True
+    in_body: bool = False
+
+    @property
+    def computes(self) -> bool:
+        """Whether what nobody asks for may be computed now."""
+        return not (self.inside or self.in_body)
+
+    @contextlib.contextmanager
+    def body(self) -> Iterator[None]:
+        """A context in which the body of a loop is run."""
+        before, self.in_body = self.in_body, True
+        try:
+            yield
+        finally:
+            self.in_body = before
 
     @contextlib.contextmanager
     def expression(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tinygrad.transforms.scan  # noqa: F401  registers the gradient
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.modes import recording
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
 from tinygrad.uop.scan import ScanInfo, close, placeholder
@@ -48,7 +49,8 @@ def scan(
     sources = [*(s._held for s in init), *(x._held for x in xs)]
     holes = [placeholder(i, s._held) for i, s in enumerate(init)]
     holes += [placeholder(len(init) + i, x._held, x.shape[1:]) for i, x in enumerate(xs)]
-    states, outputs = body(*(Tensor(hole) for hole in holes))
+    with recording.body():
+        states, outputs = body(*(Tensor(hole) for hole in holes))
     if len(states) != len(init):
         raise ArgumentError(f"scan: body returns {len(states)} states for {len(init)}")
     for number, (before, after) in enumerate(zip(init, states, strict=True)):

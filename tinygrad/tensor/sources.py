@@ -148,7 +148,7 @@ def _store(tensor: Any, like: UOp) -> bool:
     """Computes what nobody asked for (`engine/chains`), unless it is large; whether it did. All
     writes that wait are done with it, so that the states of a loop don't do so in turns."""
     fits = 0 < prod(like.room) <= MOST_ELEMENTS
-    if not fits or recording.inside or capturing() or open_inputs:
+    if not fits or not recording.computes or capturing() or open_inputs:
         return False
     living: list[Any] = list(holders)
     nodes = [each for each in living if each._source is None and waits(each._uop)]

@@ -262,7 +262,7 @@ class Output(NamedTuple):
         made = self.kind._promised(promise)
         if self.views is not None:
             made._view(list(_all(Core, values))[self.views])
-        if self.may_be_put_off and not recording.inside:
+        if self.may_be_put_off and recording.computes:
             compute_backlog(promise.expression.template)
         if promise.depth >= MOST_DEEP:
             _ = made._uop

@@ -37,7 +37,6 @@ from tinygrad.engine.storage import (
     is_read,
     is_shared,
     join,
-    leave,
     note_change,
     noting,
     numpy_dtype,
@@ -672,7 +671,6 @@ class Writing(Autograd):
         if past := past_at(base):
             buffer_of(own.base).past = past
         self._rebase(showing, base, own)
-        leave(base, self._family)
         join(own, self._family)
 
 
