@@ -34,6 +34,8 @@ and it is looked for again."""
 _STORED = frozenset((Ops.BUFFER, Ops.ASSIGN))
 _FIXED = frozenset((Ops.CONST, Ops.ARANGE, Ops.BIND, Ops.DEVICE, Ops.DEFINE_VAR))
 
+_PASSED_BY = frozenset((Ops.DETACH, Ops.ASSIGN))
+
 _CHEAP = GroupOp.Elementwise - {op for op, weight in WEIGHT.items() if weight > 10}
 CHEAP = _CHEAP | GroupOp.Movement | _FIXED | {Ops.DETACH}
 """Of these, elements are made about as fast as they would be read."""
@@ -135,12 +137,13 @@ def waits(node: UOp) -> bool:
 
 def unstored(node: UOp) -> Unstored | None:
     """What was noted of a value, if it isn't stored since."""
-    node = _value(node)
+    if node.op in _PASSED_BY:
+        node = _value(node)
     return None if node.known is not None else node.unstored
 
 
 def _value(node: UOp) -> UOp:
     """What is written, if the node is a write, or what it says nothing of gradients of."""
-    while node.op in (Ops.DETACH, Ops.ASSIGN) and node.known is None:
+    while node.op in _PASSED_BY and node.known is None:
         node = node.src[1 if node.op is Ops.ASSIGN else 0]
     return node

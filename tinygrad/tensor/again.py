@@ -495,28 +495,20 @@ def _reads(
     expression: Expression, buffers: Collection[Buffer | None], known: dict[Expression, bool]
 ) -> bool:
     found = known.get(expression)
-    if found is not None:
-        return found
-    if expression.depth > DEEP:
-        for deep in from_below(expression, known):
-            known[deep] = _reads_itself(deep, buffers, known)
-    found = known[expression] = _reads_itself(expression, buffers, known)
-    return found
-
-
-def _reads_itself(
-    expression: Expression, buffers: Collection[Buffer | None], known: dict[Expression, bool]
-) -> bool:
-    found = False
-    for source in expression.sources:
-        if type(source) is Version:
-            found = source.base.storage in buffers
-        elif isinstance(source, Promise) and source.buffer is None:
-            found = _reads(source.expression, buffers, known)
-        else:
-            found = source.buffer in buffers
-        if found:
-            break
+    if found is None:
+        for deep in from_below(expression, known) if expression.depth > DEEP else ():
+            _reads(deep, buffers, known)
+        found = False
+        for source in expression.sources:
+            if type(source) is Version:
+                found = source.base.storage in buffers
+            elif isinstance(source, Promise) and source.buffer is None:
+                found = _reads(source.expression, buffers, known)
+            else:
+                found = source.buffer in buffers
+            if found:
+                break
+        known[expression] = found
     return found
 
 

@@ -43,7 +43,9 @@ def is_put_off(tensor: Any, promise: Promise) -> bool:
     storage that is newer than that each time: the next batch, not the next layer. What was made
     just now may be about to be written, after which this is asked again."""
     made = promise.expression
-    if not may_be_put_off(promise.look, promise.wants) or tensor.serial == holders.newest:
+    if (made.depth < MOST and not _put_off) or tensor.serial == holders.newest:
+        return False
+    if not may_be_put_off(promise.look, promise.wants):
         return False
     line = made.template, made.origin
     if line in _put_off:

@@ -45,33 +45,27 @@ class Lines:
             made._look_at(leaf)
         return made
 
-    def add(self, source: Source) -> int:
+    def add(self, source: Source | Expression) -> int:
         """The number of a promise's expression, or of storage."""
-        places, item = self.places, source
-        if not isinstance(item, Promise) or not (self.whole or item.buffer is None):
-            if item in places:
-                return places[item]
-            self._add_leaf(item)
-            place = places[item] = len(places)
-            return place
-        expression = item.expression
-        if expression in places:
-            return places[expression]
-        if expression.depth > DEEP:
-            for deep in from_below(expression, places, self.whole):
-                self._add_row(deep)
-        return self._add_row(expression)
-
-    def _add_row(self, expression: Expression) -> int:
         places = self.places
-        row: list[Hashable] = [expression.template, expression.origin]
-        for below in expression.sources:
-            # of storage, most of which was met before
-            row.append(places[below] if below in places else self.add(below))
-            if below.number:
-                row.append(-below.number)
-        self.key += row
-        place = places[expression] = len(places)
+        item: Any = source
+        if isinstance(source, Promise) and (self.whole or source.buffer is None):
+            item = source.expression
+        if item in places:
+            return places[item]
+        if type(item) is Expression:
+            for deep in from_below(item, places, self.whole) if item.depth > DEEP else ():
+                self.add(deep)
+            row: list[Hashable] = [item.template, item.origin]
+            for below in item.sources:
+                # of storage, most of which was met before
+                row.append(places[below] if below in places else self.add(below))
+                if below.number:
+                    row.append(-below.number)
+            self.key += row
+        else:
+            self._add_leaf(item)
+        place = places[item] = len(places)
         return place
 
     def sources(self) -> list[Source]:

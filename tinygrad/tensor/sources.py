@@ -157,9 +157,9 @@ def _store(tensor: Any, like: UOp) -> bool:
 
 def writes_waiting() -> list[Any]:
     """The tensors that wait for a promised write, in order of creation."""
-    living: list[Any] = Promised.holders.living() if Promised.some else []
+    living: list[Any] = Promised.holders.living()
     waiting = [each for each in living if type(each._source) is Written]
-    return sorted(waiting, key=attrgetter("serial"))
+    return sorted(waiting, key=attrgetter("serial")) if waiting else []
 
 
 _SHOWN = MOVED | {Ops.BUFFER, Ops.CONST, Ops.ASSIGN, Ops.COPY}
