@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5930,
     "codegen": 5730,
     "backends/*": 2960,
-    "engine": 6160,
+    "engine": 6165,
     "tensor/*": 8350,
 }
 CORE_BUDGET = 37_790  # all of the above: the floors that make a Tensor run, with every renderer

@@ -141,6 +141,11 @@ class Holders(Alive[Holder]):
         """The living holders that were made after `now()` returned `serial`."""
         return [holder for holder in self if holder.serial > serial]
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether a thread captures a step, of whose tensors others must compute none."""
+        return type(self._serials) is _Apart
+
     @contextlib.contextmanager
     def apart(self) -> Iterator[set[int]]:
         """A context whose set gets the serials of holders that other threads make meanwhile."""

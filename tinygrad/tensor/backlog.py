@@ -64,7 +64,7 @@ def compute_backlog(template: Template) -> None:
     """Computes, one by one, the values of a template that are held and wait, if they are many. It
     has made another one."""
     template.made += 1
-    if template.made % MOST:
+    if template.made % MOST or holders.are_apart:
         return
     living: list[Any] = Promised.holders.living()
     waiting = [each for each in living if _is_of(template, each._source)]

@@ -150,9 +150,12 @@ def _store(tensor: Any, like: UOp) -> bool:
     fits = 0 < prod(like.room) <= MOST_ELEMENTS
     if not fits or not recording.computes or capturing() or open_inputs:
         return False
-    living: list[Any] = list(holders)
-    nodes = [each for each in living if each._source is None and waits(each._uop)]
-    return tensor._compute_now([*writes_waiting(), *nodes]) and not grows(tensor._uop)
+    waiting: list[Any] = []
+    if not holders.are_apart:
+        living: list[Any] = list(holders)
+        nodes = [each for each in living if each._source is None and waits(each._uop)]
+        waiting = [*writes_waiting(), *nodes]
+    return tensor._compute_now(waiting) and not grows(tensor._uop)
 
 
 def writes_waiting() -> list[Any]:
