@@ -19,7 +19,6 @@ from tinygrad.engine.chains import MOST_ELEMENTS, grows, is_costly, unstored, wa
 from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.host import tell_copy
 from tinygrad.engine.profile import GlobalCounters
-from tinygrad.engine.realize import capturing, open_inputs
 from tinygrad.engine.storage import NOTHING, Buffer, computed_from, empty, learn
 from tinygrad.engine.structure import nodes_below
 from tinygrad.engine.turns import keeping, turns
@@ -77,10 +76,8 @@ def _may_pass(tensor: Any, below: Collection[Expression | UOp]) -> bool:
     if tensor.requires_grad is not None or not dtypes.is_float(tensor.dtype):
         return False
     seen, living = set(below), list(holders)
-    others: list[Any] = [
-        each for each in living if each is not tensor and not _is_kin(each, tensor)
-    ]
-    return any([_seen_as(each) in seen for each in others])
+    found: list[Any] = [each for each in living if _seen_as(each) in seen]
+    return not all([each is tensor or _is_kin(each, tensor) for each in found])
 
 
 def _is_kin(tensor: Any, other: Any) -> bool:
@@ -148,7 +145,7 @@ def _store(tensor: Any, like: UOp) -> bool:
     """Computes what nobody asked for (`engine/chains`), unless it is large; whether it did. All
     writes that wait are done with it, so that the states of a loop don't do so in turns."""
     fits = 0 < prod(like.room) <= MOST_ELEMENTS
-    if not fits or not recording.computes or capturing() or open_inputs:
+    if not fits or not recording.computes:
         return False
     waiting: list[Any] = []
     if not holders.are_apart:
