@@ -239,6 +239,33 @@ def test_a_diagonal_of_a_promise_that_is_repeated_is_a_view_of_it(reads):
         assert whole.tolist() == [3, 5] and first.tolist() == [3, 5]
 
 
+COPIES = {
+    "a sum of one": lambda x: x[:1].sum(0),
+    "a mean of one": lambda x: x[1:2].mean(0, keepdim=True)[0],
+    "a clone": lambda x: x[0].clone(),
+    "an expression": lambda x: x[0] * 1,
+    "repeated in order": lambda x: x[0].unsqueeze(1).expand(3, 3).reshape(9)[::3],
+    "a part of a stack": lambda x: Tensor.stack([x[0], x[0] + x[1]])[1],
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("reads", ["nothing", "the copy", "a diagonal"])
+def test_a_diagonal_of_a_copy_that_is_repeated_is_a_view_of_the_copy(copied, reads):
+    for _ in range(3):  # the last two times remembered
+        x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        y = copied(x)
+        if reads == "the copy":
+            y.realize()
+        whole = y.unsqueeze(1).expand(3, 3)
+        first = whole.diagonal()
+        if reads == "a diagonal":
+            first.realize()
+        whole.diagonal().fill_(7)
+        assert y.tolist() == first.tolist() == [7, 7, 7]
+        assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 def test_gradients_pass_what_is_made_of_a_part_that_was_computed_alone():
     start = [[1.0, 2.0], [3.0, 4.0]]
     for given in (start, np.array(start, np.float32)):

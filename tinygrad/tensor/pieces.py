@@ -331,7 +331,7 @@ class Pieces(Movement):
         """
         found, axes, starts = self._diagonal(offset, dim1, dim2)
         whole = self._seen
-        bottom = tape_end(whole, end_of_views(whole))
+        bottom = tape_end(whole, end_of_views(whole, self._root))
         view = found._seen
         is_view = bottom_of(view, bottom) is bottom and is_window(view, bottom)
         if is_view or not is_concrete(whole) or 0 in found.shape:

@@ -65,10 +65,10 @@ def root_of(node: UOp) -> UOp | None:
     return top if repeats(top, bottom_of(top)) else None
 
 
-def end_of_views(node: UOp) -> UOp:
-    """What `node` is a view of: what lies below all movement, or the last copy on the way that is
-    yet to be made."""
-    bottom = bottom_of(node)
+def end_of_views(node: UOp, root: UOp | None = None) -> UOp:
+    """What `node` is a view of: its family's `root` or what lies below all movement, or the last
+    copy on the way that is yet to be made."""
+    bottom = bottom_of(node, root)
     steps = (bottom, *steps_between(node, bottom))
     return next(below for below in steps if is_window(node, below))
 

@@ -26,7 +26,7 @@ from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing, computing
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.schedule.bases import MOVED
-from tinygrad.schedule.strides import is_window, repeats
+from tinygrad.schedule.strides import is_window, repeats, steps_between
 from tinygrad.tensor.backlog import compute_backlog, may_be_put_off
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.looks import Look, look_at, stand_in
@@ -354,17 +354,20 @@ def _output(
         views = None  # a copy, in order by its meaning: what neither lies so nor repeats looks else
         if not (repeats(node, end) or is_window(node.reshape((node.size,)), end)):
             return None
-    if views is None and moves is not None and _goes_around(node, tensors[moves]._uop):
+    if moves is not None and _may_go_around(node, tensors[moves]._uop):
         return None
     look = look_at(type(each), each.requires_grad, node)
     wants = each.requires_grad
     return Output(type(each), wants, look, views, moves, may_be_put_off(look, wants))
 
 
-def _goes_around(node: UOp, given: UOp) -> bool:
-    """Whether a diagonal of what repeats elements is a view of what lies below: a stand-in begins
-    with the repeated ones, so it can't tell."""
-    return bottom_of(node, given) is not given and repeats(given, bottom_of(given))
+def _may_go_around(node: UOp, given: UOp) -> bool:
+    """Whether it is a diagonal, or windows, of what repeats elements, which may be a view of what
+    lies below: a stand-in begins with the repeated ones, so it can't tell."""
+    if not repeats(given, bottom_of(given)):
+        return False
+    is_around = bottom_of(node, given) is not given
+    return is_around or any(step.op is Ops.WINDOW for step in steps_between(node, given))
 
 
 def _end_below(node: UOp, ends: list[UOp]) -> UOp:
