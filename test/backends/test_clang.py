@@ -178,3 +178,12 @@ def test_one_half_may_fill_a_vector():
     at = (Tensor(np.arange(5, dtype=np.int32), device="CLANG") % 2 - 1) % 1
     one = Tensor(np.array([1.5], np.float16), device="CLANG")
     assert one.gather(0, at).tolist() == [1.5] * 5
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.int64])
+def test_extremes_of_vectors_of_integers_are_numpys(dtype):
+    """Written as loops over lanes, which GCC knows as one instruction each."""
+    a, b = (np.random.default_rng(n).integers(-99, 99, 1000).astype(dtype) for n in (1, 2))
+    ours, other = (Tensor(x, device="CLANG") for x in (a, b))
+    np.testing.assert_array_equal(ours.maximum(other).numpy(), np.maximum(a, b))
+    np.testing.assert_array_equal(ours.minimum(other).numpy(), np.minimum(a, b))

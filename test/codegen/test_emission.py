@@ -397,14 +397,15 @@ def test_of_unsigned_numbers_below_a_limit_a_loop_remembers_the_largest(size):
                 assert np.array_equal(made, x[expected])
 
 
-def test_a_number_that_no_message_tells_is_not_remembered():
+def test_of_a_number_that_no_message_tells_only_a_mask_is_remembered():
+    """Of as many bits as the number, so that no vector of bools is put together in the loop."""
     i = K.loop("i", 1000)
     number = K.read(1, (1000,), i, dtype=dtypes.int32)
     number = number.check(number.ne(K.const(0, dtypes.int32)), "division", "by zero")
     kernel, _ = schedule(K.out((1000,), number * 2, i), K.host_target())
     program = lower(kernel, K.host_target()).phases[-1].program
     carried = [n.dtype.scalar() for n in program if n.op is Ops.CARRY and n.dtype.count > 1]
-    assert carried == [dtypes.bool]
+    assert carried == [dtypes.uint32]
 
 
 def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():

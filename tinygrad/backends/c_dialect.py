@@ -92,6 +92,7 @@ class Dialect(Words):
     wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
     bound: str = "const {type} {name}"  # a parameter that is a bound variable
     compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`
+    extreme: str = ""  # the smaller or larger integers of two vectors; empty: `choose`
     spaces: tuple[str, str] = ("", "")  # words before a type: in a buffer, in scratch memory
     widest: int = 16  # lanes of the longest vector
     exchange: str = ""  # the value of another lane of the warp
@@ -117,6 +118,7 @@ C = Dialect(
     widest=1024,  # C's own are of any length
     choose="choose({condition}, {yes}, {no}, {type}, {mask})",
     bits="bitcast({type}, {value})",
+    extreme="lanewise2({type}, {name}, {sources})",
     load="*({type}*)({pointer})",
     store="*({type}*)({pointer}) = {value};",
     take="__sync_bool_compare_and_swap({pointer}, 0, {code})",
@@ -132,6 +134,8 @@ C = Dialect(
             (f"lanewise{count}", lanewise(names))
             for count, names in enumerate(["a", "ab", "abc"], 1)
         ),
+        ("smaller", "#define smaller(a, b) ((a)<(b)?(a):(b))"),
+        ("larger", "#define larger(a, b) ((a)<(b)?(b):(a))"),
         ("all", "#define all(T, x) ((T)((__typeof__((T){0}[0]))(x) - (T){0}))"),
         (
             "choose",

@@ -186,6 +186,8 @@ class _Function(Writer):
             first, second = second, first
         a = self.ref(first) if first.op is Ops.CONST else self.atom(first)
         b = self.atom(second) if second.op is not Ops.CONST else self.ref(second)
+        if found := self._extreme("larger", node, a, b):
+            return found
         larger, other = f"{a}>{b}", b
         if dtypes.is_float(node.dtype) and (first.op is not Ops.CONST or first.arg != first.arg):
             larger = f"({larger})|({a}!={a})" if node.dtype.count > 1 else f"{larger}||{a}!={a}"
@@ -201,7 +203,18 @@ class _Function(Writer):
         condition, yes, no = (self.ref(source) for source in node.src)
         if node.dtype.count == 1:
             return f"({condition}?{yes}:{no})"
+        if node.src[0].op is Ops.CMPLT and set(node.src[0].src) == set(node.src[1:]):
+            name = "smaller" if node.src[0].src == node.src[1:] else "larger"
+            if found := self._extreme(name, node, yes, no):
+                return found
         return self.choose(node.dtype, self._as_mask(node) or condition, yes, no)
+
+    def _extreme(self, name: str, node: UOp, a: str, b: str) -> str:
+        """The smaller or larger integers of two vectors, as a compiler recognises them."""
+        if node.dtype.count == 1 or not dtypes.is_int(node.dtype.scalar()):
+            return ""
+        facts = {"name": name, "type": self.type(node.dtype), "sources": f"{a}, {b}"}
+        return self.dialect.extreme.format(**facts)
 
     def _as_mask(self, node: UOp) -> str:
         """The condition of a WHERE, if it is a comparison used only there, of numbers as wide as

@@ -14,6 +14,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node, is_off
 from tinygrad.uop import GroupOp, Ops, UOp
+from tinygrad.uop.op import unsigned_of
 
 
 class Faults:
@@ -158,11 +159,27 @@ class _Gathering:
             return
         words, failed, *numbers = fault.src
         kind = UOp(Ops.FAULT, dtypes.void, (words,), fault.arg)
+        failed = failed if numbers else self._as_mask(failed)
         one, *olds = self._before(kind, (failed, *numbers))
         now = [self._node(Ops.OR, failed.dtype, one, failed)]
         for number, old in zip(numbers, olds, strict=True):
             now.append(self._node(Ops.WHERE, number.dtype, failed, number, old))
         self.open[-1].values[kind] = now
+
+    def _as_mask(self, failed: UOp) -> UOp:
+        """Where a comparison failed all bits are 1: as many as what it compares has, which a vector
+        of bools would have to be made of."""
+        held = failed.src[0]
+        if failed.op is not Ops.CMPNE or held.op not in (Ops.CMPNE, Ops.CMPLT):
+            return failed
+        scalar = held.src[0].dtype.scalar()
+        if scalar is dtypes.bool:
+            return failed
+        kind = unsigned_of(held.src[0].dtype)
+        none, all_bits = (UOp.const(kind.scalar(), n) for n in (0, dtypes.max(kind.scalar())))
+        choices = [self._same(const, kind) for const in (none, all_bits)]
+        self.out += choices
+        return self._node(Ops.WHERE, kind, held, *choices)
 
     def _remember_largest(self, fault: UOp, number: UOp, limit: UOp, mask: UOp | None) -> None:
         """Remembers the largest of the numbers that must be below a limit."""
@@ -218,4 +235,9 @@ class _Gathering:
                 below = self._node(Ops.CMPLT, test, number, consts[0])
                 made = [self._node(Ops.CMPNE, test, below, consts[1])]
                 made.append(number if told is number.dtype else self._node(Ops.CAST, told, number))
+            elif made[0].dtype.scalar() is not dtypes.bool:
+                none = self._same(UOp.const(made[0].dtype.scalar(), 0), made[0].dtype)
+                self.out.append(none)
+                test = dtypes.bool.vec(none.dtype.count)
+                made = [self._node(Ops.CMPNE, test, made[0], none)]
             self._add(UOp(Ops.FAULT, dtypes.void, (words, *made), code))

@@ -32,6 +32,7 @@ NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that a compile
 HALF = ("-fexcess-precision=16",), ()  # so too: what has no instructions of half rounds each result
 FLAGS = (
     "-O2",
+    "-ftree-vectorize",  # GCC before 12 doesn't by itself: macros loop over lanes
     "-fwrapv",  # integers wrap
     "-ffp-contract=off",  # each operation rounds
     "-fno-strict-aliasing",  # buffers are bytes
