@@ -180,19 +180,12 @@ class Access:
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether any of its masks is on."""
-        found: UOp | None = None
-        for nth in range(max(map(len, groups))):
-            part = self._moved(mask, [g[nth] if nth < len(g) else mask.dtype.count for g in groups])
-            if found is None:
-                found = part
-            elif part.op is found.op is Ops.VECTORIZE:
-                program, each = self.program, range(len(groups))
-                pairs = ((program.lane(found, i), program.lane(part, i)) for i in each)
-                found = program.vector([program.add(Ops.OR, dtypes.bool, p) for p in pairs])
-            else:
-                found = self.program.add(Ops.OR, part.dtype, (found, part))
-        assert found is not None, "a group has lanes"
-        return found
+        count, program = mask.dtype.count, self.program
+        parts = (
+            self._moved(mask, [g[nth] if nth < len(g) else count for g in groups])
+            for nth in range(max(map(len, groups)))
+        )
+        return reduce(lambda a, b: program.add(Ops.OR, a.dtype, (a, b)), parts)
 
     def _moved(self, mask: UOp, lanes: list[int]) -> UOp:
         """These lanes of a mask, off beyond its end. Of its conditions, those that all lanes share

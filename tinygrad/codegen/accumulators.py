@@ -25,11 +25,6 @@ APART = WRITTEN_OUT | {"TILE"}
 loops."""
 
 
-ENOUGH = 8
-"""So many accumulators hide the latency of an operation: values are combined in pairs before, for
-which a tile of them may lack registers, only if that makes the sum more accurate."""
-
-
 class Accumulators:
     """One REDUCE in registers. The state of a copy is its accumulator and, for compensated sums,
     the rounding error; a SPREAD loop has one state for each turn."""
@@ -47,9 +42,7 @@ class Accumulators:
         self.empty = evaluator.program.widen(empty_of(node), self.width)
         self.states = 2 if is_compensated(node) else 1
         is_plain = not self._is_fused() and not self.is_tiled
-        is_rounded = node.arg == "add" and dtypes.is_float(node.dtype)
-        pays = is_rounded or len(self.keys) < ENOUGH
-        self.in_pairs = bool(self.unrolled) and is_plain and pays
+        self.in_pairs = bool(self.unrolled) and is_plain
 
     @property
     def is_tiled(self) -> bool:

@@ -5,58 +5,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
 
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.loops.roles import size_of
 from tinygrad.simplify.forms import Terms
-from tinygrad.uop import Ops, UOp
-
-Parts = tuple[int, list[int]]
-"""An index as a sum: a part that all lanes share, which is a multiple of the first number (0: there
-is none), and a number for each lane."""
+from tinygrad.uop import UOp
 
 
 def spots_of(integers: Integers, terms: Terms, loop: UOp, copies: Copies) -> list[int]:
     """The offset in elements of each lane of `loop` from the lowest lane. None if that is not
     known, or if all are the same."""
-    found = _sum(integers, terms, 0, loop, copies)
-    if found is None or min(found[1]) == max(found[1]):
-        return []
-    return [part - min(found[1]) for part in found[1]]
-
-
-def _sum(
-    integers: Integers, terms: Terms, constant: int, loop: UOp, copies: Copies
-) -> Parts | None:
-    common, lanes = 0, [constant] * size_of(loop)
+    lanes = [0] * size_of(loop)
     for term, factor in terms.items():
-        found = _term(integers, term, loop, copies)
-        if found is None:
-            return None
-        common = gcd(common, factor * found[0])
-        lanes = [lane + factor * part for lane, part in zip(lanes, found[1], strict=True)]
-    return common, lanes
-
-
-def _term(integers: Integers, term: UOp, loop: UOp, copies: Copies) -> Parts | None:
-    count = size_of(loop)
-    if term is loop:
-        return 0, [*range(count)]
-    if loop not in term.ranges:
-        low, high = integers.interval(term, copies)
-        return (0, [low] * count) if low == high else (1, [0] * count)
-    if term.op not in (Ops.IDIV, Ops.MOD) or term.src[1].op is not Ops.CONST:
-        each = [integers.interval(term, {**copies, loop: lane}) for lane in range(count)]
-        return (0, [low for low, _ in each]) if all(low == high for low, high in each) else None
-    divisor = int(term.src[1].arg)
-    found = _sum(integers, *integers.form(term.src[0]), loop, copies)
-    if found is None or found[0] % divisor:
-        return None
-    common, parts = found
-    if term.op is Ops.IDIV:
-        return common // divisor, [part // divisor for part in parts]
-    return 0, [part % divisor for part in parts]
+        if loop not in term.ranges:
+            continue  # all lanes share it
+        for lane in range(len(lanes)):
+            low, high = integers.interval(term, {**copies, loop: lane})
+            if low != high:
+                return []
+            lanes[lane] += factor * low
+    lowest = min(lanes)
+    return [spot - lowest for spot in lanes] if lowest < max(lanes) else []
 
 
 def width_of(spots: Sequence[int]) -> int:

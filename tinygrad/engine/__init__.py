@@ -10,7 +10,6 @@
     run             a plan with its kernels loaded: one native call for a stretch of them
     host, loop      steps that are no kernels: copies, functions of the host; SCAN
     lanes           steps on several devices, side by side
-    digits          rows sorted by the host's cores
 
 What computing knows of memory and of tensors:
 

@@ -247,9 +247,6 @@ class Capture:
             made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
-    def drawing(self) -> None:
-        """Nothing to note: `_check_streams` sees which streams went on."""
-
     def begins_gradient(self, holder: Holder) -> None:
         """Notes that replays must find none there."""
         self.gradients.begins(holder)

@@ -111,9 +111,6 @@ class Recorder(Protocol):
     start: int  # of the numbers of tensors that are made while it observes
     others: Collection[int]  # those of them that other threads make
 
-    def drawing(self) -> None:
-        """Random numbers are about to be drawn."""
-
     def begins_gradient(self, holder: Holder) -> None:
         """A tensor has no gradient: it gets one, or what has none is treated otherwise."""
 

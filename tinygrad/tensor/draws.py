@@ -16,7 +16,6 @@ from tinygrad.engine.realize import capturing
 from tinygrad.tensor.core import Core
 from tinygrad.tensor.generator import POSITION_LIMIT, SEED_LIMIT, Generator, bits_from
 from tinygrad.tensor.looks import Look, look_at, look_of_number, stand_in
-from tinygrad.tensor.modes import recording
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.promise import Expression, Promise, Template, write_down
 from tinygrad.tensor.version import Bound
@@ -39,7 +38,6 @@ def drawn(
     numbers = generator.draw(prod(map(most, shape)))
     if (
         capturing()
-        or recording.inside
         or type(device) is not str
         or keeps(device)
         or not all([type(n) is int for n in shape])

@@ -11,6 +11,7 @@ from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import computing
 from tinygrad.engine.streams import Stream
+from tinygrad.tensor.modes import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import threefry
 
@@ -113,8 +114,8 @@ class Generator:
         >>> position.val, seed.val
         (0, 7)
         """
-        if computing.recorder is not None:
-            computing.recorder.drawing()
+        if recording.inside:
+            raise JitError("an expression draws random numbers, so it can't be remembered")
         position = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
         seed = UOp.variable(self._stream.seed_name, 0, SEED_LIMIT, dtypes.int64)
         return position.bind(self._stream.take(room)), seed.bind(self._stream.seed)

@@ -18,11 +18,10 @@ import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.engine.digits import PLACE_BITS, Room, places_in_order, sort_by_keys
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.uop import Ops, UOp
 
-LONG_ROW = 1 << 14  # shorter rows NumPy sorts sooner, by vectors
+PLACE_BITS = 32  # of a word: the low ones hold the place, those above the rank
 FEW_COLUMNS = 4  # an axis so short is sorted by exchanges
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
 ROUNDS = 8  # so many minima, each of what is beyond the last, are sooner there than the host
@@ -41,36 +40,34 @@ def _chosen(words: Described, k: int | None = None) -> list[Described]:
 
 
 def _smallest(results: Sequence[Array], words: Array, k: int | None = None) -> None:
-    """The `k` smallest words of each row in order: short rows are compared, long ones sorted by
-    digits."""
+    """The `k` smallest words of each row in order."""
     (to,), size = results, words.shape[-1]
     k = size if k is None else k
-    if k == size >= LONG_ROW:
-        for row, of in zip(to.reshape(-1, size), words.reshape(-1, size), strict=True):
-            sort_by_keys(row, of)
-        return
     to[...] = words if k == size else np.partition(words, k - 1, axis=-1)[..., :k]
     to.sort(axis=-1)
 
 
 def _argsorted(results: Sequence[Array], ranks: Array) -> None:
-    """Where each of a row's ranks was in order, equal ones as they came."""
-    (to,), size = results, ranks.shape[-1]
-    bits, low = size.bit_length(), int(ranks.min()) if ranks.size else 0
-    if size >= LONG_ROW:
-        for row, of in zip(to.reshape(-1, size), ranks.reshape(-1, size), strict=True):
-            row[...] = places_in_order(of)
-    elif ranks.size and (int(ranks.max()) - low).bit_length() + bits < 64:  # one word has room
-        words = np.asarray(Room(ranks.size)).reshape(ranks.shape)
-        words[...] = ranks
-        words -= low
-        words <<= bits
-        words |= np.arange(size)
-        words.sort(axis=-1)
-        words &= (1 << bits) - 1
-        to[...] = words
-    else:
-        to[...] = np.argsort(ranks, axis=-1, kind="stable")
+    """Where each of a row's ranks was in order, equal ones as they came: by one half after the
+    other, the low one first, unless a word has room for a rank and a place."""
+    (to,), bits = results, ranks.shape[-1].bit_length()
+    low = int(ranks.min()) if ranks.size else 0
+    if ranks.size == 0 or (int(ranks.max()) - low).bit_length() + bits < 64:
+        to[...] = _places(ranks.astype(np.int64) - low)
+        return
+    first = _places(ranks & ((1 << PLACE_BITS) - 1))
+    high = np.take_along_axis(ranks >> PLACE_BITS, first, -1) - int(dtypes.min(dtypes.int32))
+    to[...] = np.take_along_axis(first, _places(high), -1)
+
+
+def _places(words: Array) -> Array:
+    """Where each number of a row was in order; the words have room for a place, too."""
+    bits = words.shape[-1].bit_length()
+    words <<= bits
+    words |= np.arange(words.shape[-1])
+    words.sort(axis=-1)
+    words &= (1 << bits) - 1
+    return words
 
 
 SMALLEST = register(HostFunction("smallest", _smallest, _chosen))

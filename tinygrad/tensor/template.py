@@ -502,7 +502,7 @@ class _OnStandIns:
         """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
-    drawing = before = after = refuse
+    before = after = refuse
     begins_gradient = sees_gradient = clears_gradient = refuse
 
     def each_time(self, happens: Any) -> None:

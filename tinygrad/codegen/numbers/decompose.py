@@ -39,7 +39,6 @@ from tinygrad.uop.op import (
     THREEFRY_PARITY,
     THREEFRY_ROTATIONS,
     Ops,
-    bit_cast,
     unsigned_of,
 )
 from tinygrad.uop.pattern import PatternMatcher, UPat
@@ -401,25 +400,6 @@ def float_bound(node: UOp, depth: int = 8) -> float:
     return found * (1 + 2.0**-8) if found == found else math.inf  # rounding, in any float type
 
 
-def _bound_of_bits(node: UOp, depth: int) -> float:
-    """The bound of an integer's bits as a float: both have the same order."""
-    bits = node.src[0]
-    high = _largest_bits(bits)
-    if high is None or node.dtype not in FORMATS:
-        return math.inf
-    found = abs(float(bit_cast(high, bits.dtype, node.dtype)))
-    return found if found == found else math.inf
-
-
-def _largest_bits(bits: UOp) -> int | None:
-    """The largest value of a non-negative integer; for an OR, all bits that can be set."""
-    if bits.op is Ops.OR:
-        parts = [_largest_bits(s) for s in bits.src]
-        known = [p for p in parts if p is not None]
-        return (1 << max(known).bit_length()) - 1 if len(known) == 2 else None
-    return int(bits.vmax) if bits.vmin >= 0 else None
-
-
 def _sum_bound(node: UOp, depth: int) -> float:
     return sum(float_bound(s, depth) for s in node.src)
 
@@ -434,7 +414,6 @@ _BOUNDS: dict[Ops, Callable[[UOp, int], float]] = {
     Ops.WHERE: lambda node, depth: max(float_bound(s, depth) for s in node.src[1:]),
     Ops.MAX: lambda node, depth: max(float_bound(s, depth) for s in node.src),
     Ops.CAST: lambda node, depth: float_bound(node.src[0], depth),
-    Ops.BITCAST: _bound_of_bits,
 }
 
 # ---- the table -----------------------------------------------------------------------------------
