@@ -562,9 +562,9 @@ MISUSES = {
         ["linspace", "legal are numbers from 0"],
     ),
     "randint float": (
-        lambda: Tensor.randint(2, low=0, high=2, dtype="float32"),
-        DTypeError,
-        ["randint", "legal are ints"],
+        lambda: Tensor.randint(2, low=0, high=2**24 + 2, dtype="float32"),
+        ArgumentError,
+        ["randint", "dtypes.float, which holds -16777216 to 16777216"],
     ),
     "randperm neg": (
         lambda: Tensor.randperm(-1),

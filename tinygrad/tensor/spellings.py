@@ -230,9 +230,11 @@ class Names:
         }
 
     def rest_of(self, named: dict[str, Any], given: bool) -> tuple[Any, ...]:
-        """What is given by name of those that stand without one, if none is: `zeros(size=2)`."""
+        """What is given by name of those that stand without one: `zeros(size=2)`. What stands
+        before sizes are other arguments: `randint(0, 5, size=(2,))`."""
         own = (name for name in named if self.rest and self.others.get(name, name) == self.rest)
         name = next(own, None)
+        given = given and self.rest != "shape"
         return () if given or name is None else (named.pop(name),)
 
     def first_of(self, named: dict[str, Any]) -> tuple[Any, ...]:
