@@ -539,6 +539,8 @@ def test_an_array_on_the_left_gives_a_tensor(name):
 def test_pillow_takes_tensors():
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
     assert np.asarray(Image.fromarray(Tensor(pixels))).tolist() == pixels.tolist()
+    assert Tensor(Image.fromarray(pixels)).tolist() == pixels.tolist()  # and go where one was
+    assert Tensor(Image.new("1", (3, 2))).dtype is dtypes.bool
 
 
 def test_functions_of_numpy_take_tensors():
