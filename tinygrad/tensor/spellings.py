@@ -69,12 +69,12 @@ OF_METHOD = {
 """The same of an argument that has another name in one function."""
 
 AS_WITHOUT = {
-    **dict.fromkeys(("out", "dtype", "device", "_weight"), None),
+    **dict.fromkeys(("out", "dtype", "device", "_weight", "generator", "worker_init_fn"), None),
     **dict.fromkeys(("size_average", "reduce"), None),
     **dict.fromkeys(
         ("differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"), False
     ),
-    **dict.fromkeys(("endpoint", "pivot", "compute_uv"), True),
+    **dict.fromkeys(("endpoint", "pivot", "compute_uv", "in_order"), True),
 }
 """Arguments that are not there, with which a call means what it means without them."""
 
