@@ -7,6 +7,7 @@ import gc
 import operator
 import pickle
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -351,6 +352,20 @@ def test_what_may_only_be_read_is_copied_before_a_write():
     here = Tensor.from_dlpack(there)
     here += 1
     assert here.tolist() == [1, 2, 3, 4] and there.tolist() == [0, 1, 2, 3]
+
+
+def by_interface(tensor):
+    """What NumPy makes of that protocol alone."""
+    return np.asarray(SimpleNamespace(__array_interface__=tensor.__array_interface__))
+
+
+@pytest.mark.parametrize("ask", ["numpy dlpack", "asarray", "the buffer protocol", "interface"])
+def test_what_may_only_be_read_goes_out_so(ask):
+    """Memory of a file that is mapped to be read, too: a write to it would end the process."""
+    there = np.arange(4.0)
+    there.flags.writeable = False
+    taken = {**EXPORTS, "interface": by_interface}[ask](Tensor.from_dlpack(there))
+    assert np.shares_memory(taken, there) and not taken.flags.writeable
 
 
 def test_the_same_memory_twice_is_one_buffer():
