@@ -59,6 +59,11 @@ def api():
     return module
 
 
+def test_all_that_the_package_names_is_public(api):
+    named = {path for path, attribute in tinygrad._WHEN_NAMED.values() if attribute is None}
+    assert named <= set(api.MODULES.values())
+
+
 def test_every_public_name_says_what_it_does(api):
     entries = [entry for group in api.groups().values() for entry in group]
     assert len(entries) > 600

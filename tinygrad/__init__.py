@@ -80,7 +80,9 @@ _WHEN_NAMED = {
 
 def __getattr__(name: str) -> Any:
     if name not in _WHEN_NAMED:
-        raise AttributeError(f"module 'tinygrad' has no attribute {name!r}")
+        homes = {"Tensor": Tensor, "dtypes": dtypes} if name[0] != "_" else {}
+        legal = "".join(f"; legal is {home}.{name}" for home in homes if hasattr(homes[home], name))
+        raise AttributeError(f"module 'tinygrad' has no attribute {name!r}{legal}")
     path, attribute = _WHEN_NAMED[name]
     module = importlib.import_module(path)
     found = module if attribute is None else getattr(module, attribute)

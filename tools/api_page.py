@@ -28,6 +28,9 @@ MODULES = {
     "Sequences of several lengths": "tinygrad.nn.utils.rnn",
     "Data sets": "tinygrad.nn.datasets",
     "Data": "tinygrad.data",
+    "Linear algebra": "tinygrad.linalg",
+    "Fourier transforms": "tinygrad.fft",
+    "ONNX": "tinygrad.nn.onnx",
     "Helpers": "tinygrad.helpers",
     "The array API standard": "tinygrad.array_api",
     "The array API standard: linear algebra": "tinygrad.array_api.linalg",
@@ -37,8 +40,10 @@ CLASSES = {  # whose methods the page has too; Tensor's are in groups
     "TinyJit": "tinygrad",
     "Generator": "tinygrad",
     "dtypes": "tinygrad",
+    "Checkpoint": "tinygrad.nn",
     "Stepper": "tinygrad.nn.optim.optimizer",
     "Optimizer": "tinygrad.nn.optim",
+    "Scheduler": "tinygrad.nn.optim",
     "EMA": "tinygrad.nn.optim",
     "GradScaler": "tinygrad.nn.optim",
     "DataLoader": "tinygrad.data",
@@ -49,6 +54,7 @@ NO_EXAMPLE = {
     "cifar": "needs a network",
     "diskcache_clear": "forgets what other programs have compiled",
     "FetchError": "an error",
+    "LinAlgError": "an error",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""

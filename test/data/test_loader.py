@@ -362,6 +362,15 @@ class Sample:
     name: str
 
 
+def test_what_changes_nothing_may_be_given():
+    """PyTorch's arguments that leave the batches as they are, and those that ask for nothing."""
+    same = {"pin_memory": True, "timeout": 5, "in_order": True}
+    none = dict.fromkeys(("generator", "worker_init_fn", "multiprocessing_context"))
+    assert [x.tolist() for x in DataLoader([1, 2, 3], 2, **same, **none)] == [[1, 2], [3]]
+    with pytest.raises(TypeError, match="no argument 'in_order'.*legal are dataset"):
+        DataLoader([1, 2, 3], 2, in_order=False)
+
+
 def test_a_batch_of_named_tuples_is_one():
     batch = collate([Named(1, "a"), Named(2, "b")])
     assert type(batch) is Named and batch.x.tolist() == [1, 2] and batch.name == ["a", "b"]

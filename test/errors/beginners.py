@@ -1,6 +1,8 @@
 """What beginners do wrong, one row each, as `test_errors` runs it: what is done, the error, and
 what its message must hold: the operation, the values, and what would have been legal."""
 
+import importlib
+
 import numpy as np
 
 from tinygrad import Tensor, TinyJit, Variable, nn
@@ -561,10 +563,20 @@ MISUSES = {
         ArgumentError,
         ["linspace", "legal are numbers from 0"],
     ),
+    "module function": (
+        lambda: importlib.import_module("tinygrad").zeros,
+        AttributeError,
+        ["module 'tinygrad'", "'zeros'", "legal is Tensor.zeros"],
+    ),
+    "module dtype": (
+        lambda: importlib.import_module("tinygrad").float64,
+        AttributeError,
+        ["'float64'", "legal is dtypes.float64"],
+    ),
     "randint float": (
-        lambda: Tensor.randint(2, low=0, high=2, dtype="float32"),
-        DTypeError,
-        ["randint", "legal are ints"],
+        lambda: Tensor.randint(2, low=0, high=2**24 + 2, dtype="float32"),
+        ArgumentError,
+        ["randint", "dtypes.float, which holds -16777216 to 16777216"],
     ),
     "randperm neg": (
         lambda: Tensor.randperm(-1),

@@ -174,7 +174,7 @@ MISUSES = {
     "is_nonzero": (lambda x: x.is_nonzero(), ArgumentError, "legal is one element"),
     "unsqueeze_": (lambda x: x.requires_grad_().unsqueeze_(0), ArgumentError, "wants a gradient"),
     "fill_diagonal_": (lambda x: x[0].fill_diagonal_(1), ShapeError, "legal are two axes"),
-    "uniform_": (lambda x: x.uniform_(3, 1), ArgumentError, "legal is no more than the end"),
+    "uniform_": (lambda x: x.uniform_(3, 1), ArgumentError, "legal is low up to high"),
     "normal_": (lambda x: x.normal_(0, -1), ArgumentError, "std=-1"),
     "normal_ of ints": (lambda x: x.int().normal_(), ArgumentError, "legal are floats"),
     "exponential_": (lambda x: x.exponential_(0), ArgumentError, "lambd=0"),

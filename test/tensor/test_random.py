@@ -214,6 +214,13 @@ def test_edges():
     assert Tensor.randint(3, low=-4, high=-3).tolist() == [-4] * 3
     assert Tensor.randint(-4, -3, (2, 1)).tolist() == [[-4], [-4]]  # as in PyTorch
     assert Tensor.randint(1, [3]).tolist() == [0] * 3
+    assert Tensor.randint(-4, -3, size=(2, 1)).tolist() == [[-4], [-4]]
+    assert Tensor.randint(1, size=[3], low=0).tolist() == [0] * 3
+    assert Tensor.normal(2.0, 0.0, size=(2,)).tolist() == [2.0] * 2
+    assert set(Tensor.randint(0, 2, (99,), dtype="bool").tolist()) == {False, True}
+    assert Tensor.randint(2048, 2049, (2,), dtype="half").tolist() == [2048.0] * 2
+    assert Tensor.uniform(2, low=255, high=256, dtype="uint8").tolist() == [255] * 2
+    assert Tensor.uniform(2, low=-32752, high=32752, dtype="half").isfinite().all().item()
     order = Tensor.randperm(5, device=("CPU:0", "CPU:1"))
     assert sorted(order.tolist()) == [0, 1, 2, 3, 4] and order.device == ("CPU", "CPU:1")
     assert Tensor.randperm(0).tolist() == [] and Tensor.randperm(1).tolist() == [0]
@@ -230,7 +237,19 @@ def test_edges():
 MISUSES = [
     (ArgumentError, "low below high", lambda: Tensor.randint(2, low=3, high=3)),
     (ArgumentError, "holds -128 to 127", lambda: Tensor.randint(2, low=0, high=500, dtype="int8")),
+    (
+        ArgumentError,
+        "dtypes.half, which holds",
+        lambda: Tensor.randint(0, 2050, (2,), dtype="half"),
+    ),
+    (ArgumentError, "dtypes.bool, which holds", lambda: Tensor.randint(0, 3, (2,), dtype="bool")),
+    (DTypeError, "real numbers", lambda: Tensor.randint(0, 3, (2,), dtype="complex64")),
     (ArgumentError, "low up to high", lambda: Tensor.uniform(2, low=3, high=2)),
+    (ArgumentError, "as dtypes.float", lambda: Tensor.uniform(2, low=-3e38, high=3e38)),
+    (ArgumentError, "as dtypes.half", lambda: Tensor.uniform(2, high=7e4, dtype="half")),
+    (ArgumentError, "as dtypes.uchar", lambda: Tensor.uniform(2, low=-1, high=9, dtype="uint8")),
+    (ArgumentError, "as dtypes.char", lambda: Tensor.uniform(2, high=130, dtype="int8")),
+    (ArgumentError, "as dtypes.half", lambda: Tensor.ones(2).half().uniform_(0, 7e4)),
     (ArgumentError, "std=-1", lambda: Tensor.normal(2, std=-1)),
     (ArgumentError, "rate = 0", lambda: Tensor.exponential(2, rate=0)),
     (ArgumentError, "scale=-1", lambda: Tensor.gumbel(2, scale=-1)),

@@ -30,7 +30,8 @@ futures = later("concurrent.futures")
 
 OTHERS = {
     "prefetch": ("prefetch_factor",),
-    "": ("pin_memory", "pin_memory_device", "persistent_workers", "multiprocessing_context"),
+    "": ("pin_memory", "pin_memory_device", "persistent_workers", "multiprocessing_context")
+    + ("timeout",),
 }
 """PyTorch's names for arguments; those behind "" change nothing of what a loader yields."""
 

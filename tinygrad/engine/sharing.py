@@ -44,12 +44,13 @@ class Loan:
     def __del__(self) -> None:
         self.close()
 
-    def memory(self) -> ctypes.Array[ctypes.c_char]:
-        """The bytes as an object with the buffer protocol, which keeps the loan alive."""
+    def memory(self) -> memoryview:
+        """The bytes, which keep the loan alive; to be read only where nobody may write them."""
         assert self.buffer is not None
         made = (ctypes.c_char * self.buffer.nbytes).from_address(self.address)
         made.loan = self  # type: ignore[attr-defined]
-        return made
+        bytes_of = memoryview(made)
+        return bytes_of.toreadonly() if self.buffer.fixed else bytes_of
 
 
 def address_of(buffer: Buffer) -> int | None:

@@ -66,6 +66,11 @@ class Checkpoint:
         Raises:
             ArgumentError: a part holds something that is neither a tensor nor of JSON, or nothing
                 that could be kept.
+
+        >>> from pathlib import Path; from tempfile import mkdtemp
+        >>> run = Checkpoint(Path(mkdtemp()) / "run.safetensors", weight=[Tensor([1.0])])
+        >>> run.save(turn=7); run.load()
+        {'turn': 7}
         """
         self._check_parts()
         speaking, tensors = self._pieces()
@@ -101,6 +106,9 @@ class Checkpoint:
             ShapeError: a tensor has another shape now.
 
         After an error nothing has moved: parts are where they were.
+
+        >>> print(Checkpoint("there/is/none", weight=[Tensor([1.0])]).load())
+        None
         """
         if not self.path.exists():
             return None

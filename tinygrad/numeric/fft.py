@@ -252,12 +252,20 @@ def irfftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None
 
 
 def hfftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """`fft` along several axes, of which the last holds half of Hermitian numbers: `hfft`."""
+    """`fft` along several axes, of which the last holds half of Hermitian numbers: `hfft`.
+
+    >>> hfftn(Tensor.ones(2, 2)).tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
     return irfftn(_complex(_floats(x)).conj(), s, dim, OPPOSITE[_norm("hfftn", norm)])
 
 
 def ihfftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Any:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`.
+
+    >>> hfftn(ihfftn(Tensor([[1.0, 2.0]]))).tolist()
+    [[1.0, 2.0]]
+    """
     return rfftn(x, s, dim, OPPOSITE[_norm("ihfftn", norm)]).conj()
 
 
@@ -271,27 +279,47 @@ def fft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = No
 
 
 def ifft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Any:
-    """`ifftn` along the last two axes."""
+    """`ifftn` along the last two axes.
+
+    >>> ifft2(Tensor.ones(3, 2, 2)).shape
+    (3, 2, 2)
+    """
     return ifftn(x, s, dim, norm)
 
 
 def rfft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Any:
-    """`rfftn` along the last two axes."""
+    """`rfftn` along the last two axes.
+
+    >>> rfft2(Tensor.ones(3, 4, 4)).shape
+    (3, 4, 3)
+    """
     return rfftn(x, s, dim, norm)
 
 
 def irfft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`irfftn` along the last two axes."""
+    """`irfftn` along the last two axes.
+
+    >>> irfft2(Tensor.ones(3, 4, 3)).shape
+    (3, 4, 4)
+    """
     return irfftn(x, s, dim, norm)
 
 
 def hfft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Tensor:
-    """`hfftn` along the last two axes."""
+    """`hfftn` along the last two axes.
+
+    >>> hfft2(Tensor.ones(3, 4, 3)).shape
+    (3, 4, 4)
+    """
     return hfftn(x, s, dim, norm)
 
 
 def ihfft2(x: Tensor, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Any:
-    """`ihfftn` along the last two axes."""
+    """`ihfftn` along the last two axes.
+
+    >>> ihfft2(Tensor.ones(3, 4, 4)).shape
+    (3, 4, 3)
+    """
     return ihfftn(x, s, dim, norm)
 
 

@@ -19,14 +19,22 @@ Dims = int | tuple[int, ...] | list[int] | None
 
 
 class QR(NamedTuple):
-    """What `qr` gives."""
+    """What `qr` gives.
+
+    >>> qr(Tensor.ones(3, 2)).R.shape
+    (2, 2)
+    """
 
     Q: Tensor
     R: Tensor
 
 
 class SVD(NamedTuple):
-    """What `svd` gives."""
+    """What `svd` gives.
+
+    >>> svd(Tensor.ones(3, 2), full_matrices=False).S.shape
+    (2,)
+    """
 
     U: Tensor
     S: Tensor
@@ -34,21 +42,33 @@ class SVD(NamedTuple):
 
 
 class Eigen(NamedTuple):
-    """What `eig` and `eigh` give."""
+    """What `eig` and `eigh` give.
+
+    >>> eigh(Tensor([[1.0, 0.0], [0.0, 2.0]])).eigenvalues.tolist()
+    [1.0, 2.0]
+    """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class SlogDet(NamedTuple):
-    """What `slogdet` gives."""
+    """What `slogdet` gives.
+
+    >>> slogdet(Tensor([[-1.0]])).sign.item()
+    -1.0
+    """
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class LU(NamedTuple):
-    """What `lu` gives."""
+    """What `lu` gives.
+
+    >>> lu(Tensor.eye(2)).U.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     P: Tensor
     L: Tensor
@@ -56,14 +76,22 @@ class LU(NamedTuple):
 
 
 class LUFactor(NamedTuple):
-    """What `lu_factor` gives."""
+    """What `lu_factor` gives.
+
+    >>> lu_factor(Tensor.eye(2)).pivots.tolist()
+    [1, 2]
+    """
 
     LU: Tensor
     pivots: Tensor
 
 
 class LeastSquares(NamedTuple):
-    """What `lstsq` gives."""
+    """What `lstsq` gives.
+
+    >>> lstsq(Tensor.eye(2), Tensor.ones(2, 1)).solution.tolist()
+    [[1.0], [1.0]]
+    """
 
     solution: Tensor
     residuals: Tensor

@@ -41,6 +41,8 @@ Memory = memoryview | array.array  # type: ignore[type-arg]
 
 ARRAY = "__array__"
 """What NumPy can read has it: an ndarray, a NumPy number, another library's tensor."""
+INTERFACE = "__array_interface__"
+"""Or this: a picture of Pillow's."""
 
 
 def checked_dtype(dtype: DTypeLike) -> DType:
@@ -543,6 +545,8 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         return from_list(data, dtype, device)
     if isinstance(data, Sequence) and not isinstance(data, str):
         return from_list(list(data), dtype, device)
+    if hasattr(data, INTERFACE):
+        return from_array(np.asarray(data), dtype, device)
     raise DTypeError(
         f"Tensor: can't hold {data!r} of type {type(data).__name__}; legal are numbers, "
         "nested lists of them, bytes, arrays and nodes; list() makes one of an iterable"

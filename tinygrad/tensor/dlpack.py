@@ -124,7 +124,7 @@ def _name_of(capsule: int) -> bytes | None:
 
 # ---- lending -------------------------------------------------------------------------------------
 
-_lent: dict[int, tuple[Any, ...]] = {}  # number → the struct, what it points to, what is to be kept
+_lent: dict[int, tuple[Any, ...]] = {}  # number → the struct, what is to be kept, the capsule
 _numbers = itertools.count(1)
 
 
@@ -133,21 +133,32 @@ def _delete(kind: Any, struct: int) -> None:
     _lent.pop(kind.from_address(struct).context, None)
 
 
-def _drop_capsule(capsule: int) -> None:
-    """A capsule dies. If nobody took what it holds, that is freed."""
-    name = _name_of(capsule)
-    if name is not None:
-        _delete(_KINDS[name], _pointer(capsule, name))
+def _references(loan: tuple[Any, ...]) -> int:
+    """How many hold a loan's capsule, counting this call."""
+    return sys.getrefcount(loan[-1])
+
+
+_ALONE = _references((object(),))
+
+
+def _end_of_nobodys() -> None:
+    """Loans whose capsule died before anybody took what it holds are over. A capsule could say that
+    itself, but its destructor would be Python while the consumer's error is on its way, which loses
+    the error."""
+    for number, loan in list(_lent.items()):
+        if _references(loan) == _ALONE and _name_of(id(loan[-1])) is not None:
+            _lent.pop(number, None)
 
 
 # What C calls, for as long as the process lives. Deleters are called from any thread.
 _DELETER: Callable[[Any], Any] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _DELETERS = {kind: _DELETER(functools.partial(_delete, kind)) for kind in _KINDS.values()}
-_DROP_CAPSULE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule)
 
 
 def capsule_of(array: Strided, keep: Any, versioned: bool, flags: int = 0) -> Any:
-    """A capsule that lends `array`; `keep` lives until the consumer has deleted it."""
+    """A capsule that lends `array`; `keep` lives until the consumer has deleted it, or until the
+    next loan if there is none."""
+    _end_of_nobodys()
     managed: Any = _Versioned() if versioned else _Plain()
     tensor = managed.tensor
     tensor.data = array.address if prod(array.shape) else None
@@ -161,10 +172,10 @@ def capsule_of(array: Strided, keep: Any, versioned: bool, flags: int = 0) -> An
         managed.flags = flags
     managed.deleter = ctypes.cast(_DELETERS[type(managed)], ctypes.c_void_p)
     managed.context = next(_numbers)
-    _lent[managed.context] = (managed, keep)
     name = b"dltensor_versioned" if versioned else b"dltensor"
-    destructor = ctypes.cast(_DROP_CAPSULE, ctypes.c_void_p)
-    return _new(ctypes.addressof(managed), _NAMES[name], destructor)
+    capsule = _new(ctypes.addressof(managed), _NAMES[name], None)
+    _lent[managed.context] = (managed, keep, capsule)
+    return capsule
 
 
 # ---- borrowing -----------------------------------------------------------------------------------

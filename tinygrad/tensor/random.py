@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes, largest_float
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.tensor.arguments import check_number_from, check_types, number_of
@@ -64,6 +64,33 @@ def _whole(bits: UOp, low: int, high: int, dtype: DType) -> UOp:
     else:
         scaled = bits.alu(Ops.MOD, bits.const_like(span))
     return (scaled.cast(dtypes.int64) + low).cast(dtype)
+
+
+def _whole_range(kind: DType) -> tuple[int, int]:
+    """The least and the greatest whole number of which `kind` holds all between."""
+    if dtypes.is_float(kind):
+        most = 2 ** (dtypes.finfo(kind)[1] + 1)
+        return -most, most
+    if kind in COMPLEX_PARTS:
+        raise DTypeError(f"randint: {kind!r}; legal are real numbers")
+    return int(kind.min), int(kind.max)
+
+
+def check_ends(operation: str, low: float, high: float, kind: DType) -> None:
+    """ArgumentError for ends that `kind` cannot hold, or floats whose distance it cannot."""
+    if not -math.inf < low <= high < math.inf:
+        raise ArgumentError(f"{operation}: from {low} to {high}; legal is low up to high")
+    if dtypes.is_float(kind):
+        most = largest_float(kind)
+        held = max(-low, high, high - low) <= most
+    else:
+        least = math.floor(low)
+        held = kind.holds(least, max(least, math.ceil(high) - 1))
+    if not held:
+        raise ArgumentError(
+            f"{operation}: from {low} to {high} as {kind!r}, which doesn't hold both ends and "
+            "their distance; give dtype= for more"
+        )
 
 
 class Random(Order):
@@ -180,8 +207,8 @@ class Random(Order):
 
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, **more: Any) -> Self:
-        """Whole numbers from `low` up to and without `high`, each alike. Before a tuple of sizes
-        may stand what PyTorch has there: high, or low and high.
+        """Whole numbers from `low` up to and without `high`, each alike, of any real `dtype` that
+        holds them. Before a tuple of sizes may stand what PyTorch has there: high, or low and high.
 
         >>> Tensor.randint(3, low=5, high=6).tolist(), Tensor.randint(5, 6, (2,)).tolist()
         ([5, 5, 5], [5, 5])
@@ -189,28 +216,27 @@ class Random(Order):
         if len(shape) in (2, 3) and isinstance(shape[-1], (tuple, list)):
             low, high, shape = (low, *shape)[-3:]
         kind = checked_dtype(more.get("dtype") or dtypes.int32)
-        if not dtypes.is_int(kind):
-            raise DTypeError(f"randint: {kind!r}; legal are ints")
         low, high = number_of(low), number_of(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
-        if not kind.holds(low, high - 1):
+        least, most = _whole_range(kind)
+        if not least <= low < high <= most + 1:
             raise ArgumentError(
-                f"randint: from {low} to {high} as {kind!r}, which holds {dtypes.min(kind)} to "
-                f"{dtypes.max(kind)}; give dtype= for more"
+                f"randint: from {low} to {high} as {kind!r}, which holds {least} to {most}; "
+                "give dtype= for more"
             )
         return cls._of_bits("randint", shape, more, _whole, low, high, kind)
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **more: Any) -> Self:
         """Uniform from `low` up to `high`; of floats rounding may give `high` itself.
+        ArgumentError for ends, or a distance of floats, that the type doesn't hold.
 
         >>> Tensor.uniform(2, low=3, high=3).tolist()
         [3.0, 3.0]
         """
-        if not -math.inf < low <= high < math.inf:
-            raise ArgumentError(f"uniform: from {low} to {high}; legal is low up to high")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
+        check_ends("uniform", low, high, kind)
         if not dtypes.is_float(kind):
             whole = cls.uniform(*shape, low=low, high=high, dtype=dtypes.float32, **more)
             return whole.floor().cast(kind)

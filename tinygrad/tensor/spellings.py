@@ -69,12 +69,12 @@ OF_METHOD = {
 """The same of an argument that has another name in one function."""
 
 AS_WITHOUT = {
-    **dict.fromkeys(("out", "dtype", "device", "_weight"), None),
+    **dict.fromkeys(("out", "dtype", "device", "_weight", "generator", "worker_init_fn"), None),
     **dict.fromkeys(("size_average", "reduce"), None),
     **dict.fromkeys(
         ("differentiable", "error_if_nonfinite", "copy", "get_infos", "check_errors"), False
     ),
-    **dict.fromkeys(("endpoint", "pivot", "compute_uv"), True),
+    **dict.fromkeys(("endpoint", "pivot", "compute_uv", "in_order"), True),
 }
 """Arguments that are not there, with which a call means what it means without them."""
 
@@ -230,9 +230,11 @@ class Names:
         }
 
     def rest_of(self, named: dict[str, Any], given: bool) -> tuple[Any, ...]:
-        """What is given by name of those that stand without one, if none is: `zeros(size=2)`."""
+        """What is given by name of those that stand without one: `zeros(size=2)`. What stands
+        before sizes are other arguments: `randint(0, 5, size=(2,))`."""
         own = (name for name in named if self.rest and self.others.get(name, name) == self.rest)
         name = next(own, None)
+        given = given and self.rest != "shape"
         return () if given or name is None else (named.pop(name),)
 
     def first_of(self, named: dict[str, Any]) -> tuple[Any, ...]:

@@ -83,7 +83,13 @@ class Scheduler(ABC):
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """Those whose rate it sets."""
+        """Those whose rate it sets.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> len(schedule.optimizers)
+        1
+        """
         return optimizers_of(self.optimizer)
 
     @abstractmethod
@@ -92,11 +98,23 @@ class Scheduler(ABC):
 
     def next_rate(self, optimizer: Optimizer, turn: Tensor) -> Tensor:
         """The rate at step `turn`, (1,) int32, of an optimizer that has that of the step before, or
-        one that was set by hand since. At step 0 it begins, after another."""
+        one that was set by hand since. At step 0 it begins, after another.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> schedule.next_rate(schedule.optimizers[0], Tensor([2])).tolist()
+        [0.25]
+        """
         return self.rate(optimizer.base_lr, turn)
 
     def momentum(self, turn: Tensor) -> Tensor | None:
-        """The momentum (or b1) at step `turn`; None leaves it as it is."""
+        """The momentum (or b1) at step `turn`; None leaves it as it is.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> print(schedule.momentum(Tensor([2])))
+        None
+        """
         return None
 
     def schedule_step(self) -> list[Tensor]:
@@ -104,6 +122,11 @@ class Scheduler(ABC):
 
         Raises:
             ArgumentError: another schedule sets the rate of the same optimizer, in turns with this.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> _ = Tensor.realize(*schedule.schedule_step()); schedule.last_epoch
+        1
         """
         for each in self.optimizers:
             self._check_alone(each)
@@ -151,22 +174,46 @@ class Scheduler(ABC):
         self.told += 1
 
     def step(self) -> None:
-        """Goes on by one step, now."""
+        """Goes on by one step, now.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> schedule.step(); schedule.get_last_lr()
+        [0.5]
+        """
         changed = self.schedule_step()
         Tensor.realize(*changed)
 
     @property
     def end(self) -> int | None:
-        """How many steps there are; None: it goes on for ever."""
+        """How many steps there are; None: it goes on for ever.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> print(schedule.end)
+        None
+        """
         return None
 
     @property
     def last_epoch(self) -> int:
-        """The number of the step, as a number of Python."""
+        """The number of the step, as a number of Python.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> schedule.last_epoch
+        0
+        """
         return int(self.turn.item())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on besides the optimizer."""
+        """What the next step depends on besides the optimizer.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> schedule.state_dict()["turn"].tolist()
+        [0]
+        """
         state = self._tensors()
         for prefix, each in self._all():
             state |= {prefix + name: kept for name, kept in options_state(each).items()}
@@ -174,7 +221,13 @@ class Scheduler(ABC):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there; the
-        optimizer's rate is in its own state."""
+        optimizer's rate is in its own state.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> state = schedule.state_dict(); schedule.load_state_dict(state); schedule.last_epoch
+        0
+        """
         check_kind(self, state, list(self._all()))
         load_state_dict(self._tensors(), without_options(state))
         for prefix, each in self._all():
@@ -194,7 +247,13 @@ class Scheduler(ABC):
             yield from each._all(f"{prefix}schedulers.{i}.")
 
     def get_last_lr(self) -> list[float]:
-        """The rates now, one an optimizer."""
+        """The rates now, one an optimizer.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ExponentialLR(SGD([Tensor([1.0])], lr=1.0), gamma=0.5)
+        >>> schedule.get_last_lr()
+        [1.0]
+        """
         return [float(each.lr.item()) for each in self.optimizers]
 
 

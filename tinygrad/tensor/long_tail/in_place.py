@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.turns import keeping, turns
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.long_tail.alike import Alike
+from tinygrad.tensor.random import check_ends
 
 
 class InPlaceOf:
@@ -213,8 +214,7 @@ class InPlace(Alike):
         >>> Tensor.zeros(2, 3).uniform_(-0.5, 0.5).shape
         (2, 3)
         """
-        if not a <= b:
-            raise ArgumentError(f"uniform_: from {a} to {b}; legal is no more than the end")
+        check_ends("uniform_", a, b, self.dtype)
         return self._filled_with("uniform_", "uniform", generator, low=a, high=b)
 
     def bernoulli_(self, p: Any = 0.5, generator: Generator | None = None) -> Self:
@@ -279,7 +279,8 @@ class InPlace(Alike):
     ) -> Self:
         if not dtypes.is_float(self.dtype):
             raise ArgumentError(f"{who}: of {self.dtype!r}; legal are floats")
-        more = {"device": self.device, "generator": generator, **options}
+        wide = least_upper_dtype(self.dtype, dtypes.float32)
+        more = {"device": self.device, "generator": generator, "dtype": wide, **options}
         return self._in_place("copy", getattr(self, kind)(*self.shape, **more))
 
     # ---- views in their tensor's place -----------------------------------------------------------
