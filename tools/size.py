@@ -33,9 +33,9 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5700,
     "backends/*": 2975,
     "engine": 6065,
-    "tensor/*": 8350,
+    "tensor/*": 8365,
 }
-CORE_BUDGET = 37_670  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_700  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
