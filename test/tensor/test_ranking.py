@@ -130,6 +130,17 @@ def test_rows_whose_ranks_have_any_span_are_sorted(low, high, size):
         assert np.array_equal(chosen, order[:, :7])
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.01])
+def test_ranks_that_only_their_low_bits_tell_apart_are_sorted(share):
+    """These have no room beside a place; `share` of the row differs in them alone."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-(1 << 62), 1 << 62, (2, 5003))
+    near = rng.random(x.shape) < share
+    x[near] = rng.integers(0, 100, near.sum())
+    x[:, 0] = 1 << 62
+    assert np.array_equal(value(Tensor(x).sort()[1]), order_of(x, 1, False))
+
+
 def test_choosing_among_many_looks_at_blocks():
     x = np.random.default_rng(2).permutation(100_003).astype(np.int32)
     values, places = Tensor(x).topk(9)

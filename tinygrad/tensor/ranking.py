@@ -21,6 +21,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.uop import Ops, UOp
 
+WORD = 64  # bits
 PLACE_BITS = 32  # of a word: the low ones hold the place, those above the rank
 FEW_COLUMNS = 4  # an axis so short is sorted by exchanges
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
@@ -48,26 +49,25 @@ def _smallest(results: Sequence[Array], words: Array, k: int | None = None) -> N
 
 
 def _argsorted(results: Sequence[Array], ranks: Array) -> None:
-    """Where each of a row's ranks was in order, equal ones as they came: by one half after the
-    other, the low one first, unless a word has room for a rank and a place."""
+    """Where each of a row's ranks was in order, equal ones as they came: sorted by as many of their
+    high bits as fit into a word beside a place, and once more if that leaves some in disorder."""
     (to,), bits = results, ranks.shape[-1].bit_length()
-    low = int(ranks.min()) if ranks.size else 0
-    if ranks.size == 0 or (int(ranks.max()) - low).bit_length() + bits < 64:
-        to[...] = _places(ranks.astype(np.int64) - low)
+    if ranks.size == 0:
         return
-    first = _places(ranks & ((1 << PLACE_BITS) - 1))
-    high = np.take_along_axis(ranks >> PLACE_BITS, first, -1) - int(dtypes.min(dtypes.int32))
-    to[...] = np.take_along_axis(first, _places(high), -1)
-
-
-def _places(words: Array) -> Array:
-    """Where each number of a row was in order; the words have room for a place, too."""
-    bits = words.shape[-1].bit_length()
-    words <<= bits
-    words |= np.arange(words.shape[-1])
+    low = int(ranks.min())
+    dropped = max(0, (int(ranks.max()) - low).bit_length() + bits - WORD)
+    words = ranks.astype(np.uint64)
+    words -= np.uint64(low % (1 << WORD))
+    words >>= np.uint64(dropped)
+    words <<= np.uint64(bits)
+    words |= np.arange(ranks.shape[-1], dtype=np.uint64)
     words.sort(axis=-1)
-    words &= (1 << bits) - 1
-    return words
+    words &= np.uint64((1 << bits) - 1)
+    to[...] = words
+    if dropped:
+        near = np.take_along_axis(ranks, to, -1)
+        if (near[..., 1:] < near[..., :-1]).any():  # quick where most are in order
+            to[...] = np.take_along_axis(to, np.argsort(near, axis=-1, kind="stable"), -1)
 
 
 SMALLEST = register(HostFunction("smallest", _smallest, _chosen))
