@@ -532,3 +532,53 @@ def test_what_torchs_layers_have_besides_says_what_does_the_same(layer, name, in
     with pytest.raises(AttributeError, match="has no attribute 'weigth'$"):
         _ = layer.weigth
     assert not hasattr(layer, name)
+
+
+SIZES = {
+    "Linear": (3, 4),
+    "Bilinear": (2, 3, 4),
+    **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), (4, 6, 3)),
+    **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"), (4, 6, 3)),
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), (3,)),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), (3,)),
+    **dict.fromkeys(("LayerNorm", "RMSNorm"), (3,)),
+    "GroupNorm": (1, 3),
+    **dict.fromkeys(("Embedding", "EmbeddingBag"), (5, 3)),
+    **dict.fromkeys(("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"), (3, 4)),
+    "MultiheadAttention": (4, 2),
+}
+ONE_FOR_ALL = (
+    "stride",
+    "padding",
+    "dilation",
+    "output_padding",
+    "padding_mode",
+)  # (1, 1) is 1 here
+UNLIKE = (*ONE_FOR_ALL, "eps", "mode", "bias", "sparse")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_layers_know_their_sizes_by_pytorchs_names(name):
+    """`Linear(model.head.in_features, 10)`: for who replaces a layer of a model."""
+    ours, theirs = (getattr(library, name)(*SIZES[name]) for library in (nn, torch.nn))
+    for fact in set(theirs.__constants__) - set(UNLIKE):
+        assert getattr(ours, fact) == getattr(theirs, fact), fact
+
+
+@pytest.mark.parametrize("name", ["Embedding", "EmbeddingBag"])
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_table_may_be_given(name, freeze):
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    ours = getattr(nn, name).from_pretrained(Tensor(rows), freeze, padding_idx=1)
+    theirs = getattr(torch.nn, name).from_pretrained(torch.tensor(rows), freeze, padding_idx=1)
+    at = [[0, 2], [1, 2]]
+    found, expected = ours(Tensor(at)), theirs(torch.tensor(at))
+    np.testing.assert_array_equal(found.numpy(), expected.detach().numpy())
+    assert ours.weight.requires_grad is theirs.weight.requires_grad
+    assert (ours.num_embeddings, ours.embedding_dim) == (3, 2)
+    if not freeze:
+        found.sum().backward()
+        expected.sum().backward()
+        np.testing.assert_array_equal(ours.weight.grad.numpy(), theirs.weight.grad.numpy())
+    with pytest.raises(ShapeError, match="from_pretrained"):
+        getattr(nn, name).from_pretrained(Tensor([1.0]))

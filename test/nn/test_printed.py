@@ -18,7 +18,7 @@ class Model:
 
 
 MODEL = """Model(scale=2.0, sizes=[3, (4, 5)]
-  first: Linear(weight=(3, 2), bias=(3,))
+  first: Linear(in_features=2, out_features=3, weight=(3, 2), bias=(3,))
   rest: list(
     0: ReLU(inplace=False)
     1: relu
@@ -29,7 +29,7 @@ MODEL = """Model(scale=2.0, sizes=[3, (4, 5)]
 )"""
 
 PRINTED = {
-    "Linear(weight=(4, 3))": lambda: nn.Linear(3, 4, bias=False),
+    "Linear(in_features=3, out_features=4, weight=(4, 3))": lambda: nn.Linear(3, 4, bias=False),
     "Embedding(vocab_sz=3, embed_sz=4, norm_type=2.0, scale_grad_by_freq=False, weight=(3, 4))": (
         lambda: nn.Embedding(3, 4)
     ),

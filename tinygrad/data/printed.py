@@ -29,7 +29,7 @@ def described(thing: Any) -> str:
 
     >>> print(described(nn.Sequential(nn.Linear(3, 4), nn.ReLU())))
     Sequential(
-      0: Linear(weight=(4, 3), bias=(4,))
+      0: Linear(in_features=3, out_features=4, weight=(4, 3), bias=(4,))
       1: ReLU(inplace=False)
     )
     """

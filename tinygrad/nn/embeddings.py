@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.formats.quants import is_in_blocks, rows
@@ -163,6 +166,18 @@ def _row(who: str, padding_idx: int, count: int) -> int:
     return padding_idx % count
 
 
+def _pretrained(
+    layer: Callable[..., Any], embeddings: Tensor, freeze: bool, options: dict[str, Any]
+) -> Any:
+    if embeddings.ndim != 2:
+        raise ShapeError(
+            f"from_pretrained: embeddings {embeddings.shape}; legal is (many, features)"
+        )
+    made = layer(*embeddings.shape, **options)
+    made.weight = embeddings.detach().requires_grad_(not freeze)
+    return made
+
+
 class Embedding:
     """A table of vectors, looked up by number. It begins uniform, by Glorot and Bengio, as
     tinygrad's does; PyTorch's is normal (`init.normal_`).
@@ -200,6 +215,27 @@ class Embedding:
             self.padding_idx = _row("Embedding", padding_idx, vocab_size)
             self.weight[self.padding_idx] = 0
 
+    @property
+    def num_embeddings(self) -> int:
+        """How many vectors."""
+        return self.vocab_sz
+
+    @property
+    def embedding_dim(self) -> int:
+        """How long each is."""
+        return self.embed_sz
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
+        """The layer whose table is `embeddings` (many, features), in the same memory; not to be
+        trained unless `freeze` is False. `options`: what the layer is made with otherwise.
+
+        >>> Embedding.from_pretrained(Tensor([[1, 2], [3, 4]]))(Tensor([1])).tolist()
+        [[3, 4]]
+        """
+        made: Self = _pretrained(cls, embeddings, freeze, options)
+        return made
+
     def __call__(self, idx: Tensor) -> Tensor:
         """Whole numbers (..) → vectors (.., embed_size)."""
         cut = self.max_norm, self.norm_type, self.scale_grad_by_freq
@@ -233,6 +269,7 @@ class EmbeddingBag:
         padding_idx: int | None = None,
     ) -> None:
         check_choice("EmbeddingBag", "mode", mode, MODES)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -243,6 +280,16 @@ class EmbeddingBag:
         if padding_idx is not None:
             self.padding_idx = _row("EmbeddingBag", padding_idx, num_embeddings)
             self.weight[self.padding_idx] = 0
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
+        """See `Embedding.from_pretrained`.
+
+        >>> EmbeddingBag.from_pretrained(Tensor([[1.0], [3.0]]))(Tensor([[0, 1]])).tolist()
+        [[2.0]]
+        """
+        made: Self = _pretrained(cls, embeddings, freeze, options)
+        return made
 
     def __call__(
         self,

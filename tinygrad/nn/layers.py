@@ -54,6 +54,7 @@ class Linear:
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        self.in_features, self.out_features = in_features, out_features
         self.weight = uniform_weight((out_features, in_features), in_features)
         self.bias = uniform_weight((out_features,), in_features) if bias else None
 
@@ -81,6 +82,8 @@ class Bilinear:
     def __init__(
         self, in1_features: int, in2_features: int, out_features: int, bias: bool = True
     ) -> None:
+        self.in1_features, self.in2_features = in1_features, in2_features
+        self.out_features = out_features
         self.weight = uniform_weight((out_features, in1_features, in2_features), in1_features)
         self.bias = uniform_weight((out_features,), in1_features) if bias else None
 
@@ -146,6 +149,7 @@ class Conv2d:
     ) -> None:
         _check_groups("Conv2d", in_channels, out_channels, groups)
         check_choice("Conv2d", "padding_mode", padding_mode, PADDING_MODES)
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.padding_mode = padding_mode
         kernel = _each(kernel_size, 2)
         self.kernel_size = kernel
@@ -230,6 +234,7 @@ class ConvTranspose2d:
     ) -> None:
         _check_groups("ConvTranspose2d", in_channels, out_channels, groups)
         kernel = _each(kernel_size, 2)
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = kernel
         self.stride = stride
         self.padding = padding

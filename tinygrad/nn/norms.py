@@ -50,7 +50,9 @@ class BatchNorm:
         momentum: float | None = 0.1,
         bias: bool = True,
     ) -> None:
+        self.num_features = sz
         self.eps = eps
+        self.affine = affine
         self.track_running_stats = track_running_stats
         self.momentum = momentum
         self.weight, self.bias = _scale_and_shift((sz,), affine, bias)
@@ -58,11 +60,10 @@ class BatchNorm:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(sz, requires_grad=False)
             self.running_var = Tensor.ones(sz, requires_grad=False)
-        self._channels = sz
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, sz, *any) → the same shape."""
-        _check_layer(self, x, 1, self._channels)
+        _check_layer(self, x, 1, self.num_features)
         check_number_from("BatchNorm", "eps", self.eps, 0)
         mean, variance = self.calc_stats(x)  # (sz,) each
         return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
@@ -142,6 +143,7 @@ class GroupNorm:
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
+        self.affine = affine
         self.weight, self.bias = _scale_and_shift((num_channels,), affine, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -186,9 +188,8 @@ class InstanceNorm:
         self.eps = eps
         self.momentum = momentum
         self.track_running_stats = track_running_stats
-        self.weight, self.bias = _scale_and_shift(
-            (num_features,), self.is_affine if affine is None else affine, bias
-        )
+        self.affine = self.is_affine if affine is None else affine
+        self.weight, self.bias = _scale_and_shift((num_features,), self.affine, bias)
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(num_features, requires_grad=False)
@@ -324,7 +325,9 @@ class RMSNorm:
     """
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        self.normalized_shape = (dim,)
         self.eps = eps
+        self.elementwise_affine = elementwise_affine
         self.weight = Tensor.ones(dim) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:

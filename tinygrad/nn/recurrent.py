@@ -39,6 +39,7 @@ class Cell:
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         rows = self.gates * hidden_size
+        self.input_size, self.hidden_size = input_size, hidden_size
         self.weight_ih = uniform_weight((rows, input_size), hidden_size)
         self.weight_hh = uniform_weight((rows, hidden_size), hidden_size)
         self.bias_ih = uniform_weight((rows,), hidden_size) if bias else None
@@ -177,6 +178,7 @@ class Recurrent:
         self.num_layers = num_layers
         self.batch_first = batch_first
         self.dropout = dropout
+        self.bidirectional = bidirectional
         self.suffixes = ("", "_reverse") if bidirectional else ("",)
         rows = self.cell.gates * hidden_size
         shown = self.proj_size or hidden_size
