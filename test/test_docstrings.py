@@ -31,7 +31,9 @@ def modules_with_examples():
 def test_examples(name):
     module = importlib.import_module(name)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    known = {"Tensor": tinygrad.Tensor, "nn": tinygrad.nn, "dtypes": tinygrad.dtypes}
+    known = {
+        name: getattr(tinygrad, name) for name in ("Tensor", "UOp", "Variable", "nn", "dtypes")
+    }
     if "loops" in name:
         known |= vars(drawing) | PRIMITIVES
     assert doctest.testmod(module, extraglobs=known, optionflags=flags).failed == 0
@@ -76,6 +78,19 @@ def test_every_public_name_shows_an_example_that_is_run(api):
     assert silent == set(api.NO_EXAMPLE), "write one, or say in tools/api_page.py why there is none"
     skipped = [e.name for e in entries if "doctest: +SKIP" in e.doc]
     assert not skipped
+
+
+def test_every_method_of_a_public_class_says_what_it_does_and_shows_it(api):
+    methods = list(api.of_public_classes())
+    assert len(methods) > 300
+    assert not [m.name for m in methods if not m.doc and m.short not in api.HOOKS]
+    silent = {m.short for m in methods if not m.examples and not m.is_in_place}
+    assert silent - set(api.NO_EXAMPLE) == set(api.HOOKS), "write one, or say why there is none"
+
+
+def test_the_graph_is_on_the_page(api):
+    shown = {entry.name for entry in api.groups()["The graph: UOp"]}
+    assert {"UOp.simplify", "UOp.vars", "UOp.where", "UOp.vmax", "UOp.toposort"} <= shown
 
 
 def test_the_page_of_the_api_is_up_to_date(api):

@@ -36,8 +36,9 @@ MODULES = {
     "The array API standard: linear algebra": "tinygrad.array_api.linalg",
     "The array API standard: Fourier transforms": "tinygrad.array_api.fft",
 }
-CLASSES = {  # whose methods the page has too; Tensor's are in groups
+CLASSES = {  # whose methods the page has too; Tensor's and UOp's are in groups
     "TinyJit": "tinygrad",
+    "Device": "tinygrad",
     "Generator": "tinygrad",
     "dtypes": "tinygrad",
     "Checkpoint": "tinygrad.nn",
@@ -46,7 +47,10 @@ CLASSES = {  # whose methods the page has too; Tensor's are in groups
     "Scheduler": "tinygrad.nn.optim",
     "EMA": "tinygrad.nn.optim",
     "GradScaler": "tinygrad.nn.optim",
+    "LBFGS": "tinygrad.nn.optim",
+    "ReduceLROnPlateau": "tinygrad.nn.optim",
     "DataLoader": "tinygrad.data",
+    "OnnxRunner": "tinygrad.nn.onnx",
 }
 
 NO_EXAMPLE = {
@@ -55,9 +59,19 @@ NO_EXAMPLE = {
     "diskcache_clear": "forgets what other programs have compiled",
     "FetchError": "an error",
     "LinAlgError": "an error",
-    "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""
+
+HOOKS = {
+    "rate": "what `step` asks a schedule",
+    "next_rate": "what `step` asks a schedule",
+    "momentum": "what `step` asks a schedule",
+    "first": "what a schedule begins with",
+    "lowest": "what a schedule ends at",
+    "end": "`Scheduler.end` shows it",
+    "lr": "`Optimizer.lr` shows it; of a group it is an error",
+}
+"""Methods of public classes off the page that show no example, and why."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ def of_module(path: str) -> Iterator[Entry]:
         value = getattr(module, name)
         home = getattr(value, "__module__", None) or ""
         own = home.startswith(package) or (hasattr(module, "__all__") and home[:8] == "tinygrad")
-        if not name.startswith("_") and _callable(value) and own:
+        if not name.startswith("_") and (_callable(value) or name in CLASSES) and own:
             yield Entry(f"{path}.{name}", value)
 
 
@@ -135,7 +149,8 @@ def of_class(cls: type, name: str) -> Iterator[Entry]:
 def groups() -> dict[str, list[Entry]]:
     """All public names by the title of their group; each name once."""
     found: dict[str, list[Entry]] = {}
-    tensor = importlib.import_module("tinygrad").Tensor
+    package = importlib.import_module("tinygrad")
+    tensor = package.Tensor
     seen = {f"Tensor.{name}" for name in asked_by_the_engine()}
     for cls in tensor.__mro__:
         if cls.__module__.startswith("tinygrad.tensor"):
@@ -146,8 +161,22 @@ def groups() -> dict[str, list[Entry]]:
     for title, path in MODULES.items():
         found[title] = list(of_module(path))
     for name, path in CLASSES.items():
-        found[name] = list(of_class(getattr(importlib.import_module(path), name), name))
+        value = getattr(importlib.import_module(path), name)
+        found[name] = list(of_class(value if inspect.isclass(value) else type(value), name))
+    of_nodes: dict[str, Entry] = {}  # a method is shown where it is defined last
+    for cls in reversed(package.UOp.__mro__):
+        of_nodes |= {e.name: e for e in of_class(cls, "UOp") if cls is not object}
+    found["The graph: UOp"] = sorted(of_nodes.values(), key=lambda entry: entry.name)
     return {title: entries for title, entries in found.items() if entries}
+
+
+def of_public_classes() -> Iterator[Entry]:
+    """The methods of all classes that the page names."""
+    seen = set()
+    for entry in (entry for group in groups().values() for entry in group):
+        if inspect.isclass(entry.value) and entry.value not in seen:
+            seen.add(entry.value)
+            yield from of_class(entry.value, entry.name)
 
 
 def rendered(entry: Entry) -> list[str]:

@@ -103,8 +103,16 @@ class ContextVar:
             self.said[None] = value
 
     def say(self, action: Callable[..., Any], *args: Any) -> list[Action]:
-        """What changes `said` so, and then the value. Those of several threads may end in any
-        order."""
+        """What changes `said` by `action`, and then the value to the last that is said. Those of
+        several threads may end in any order.
+
+        >>> before, mine = DEBUG.value, object()
+        >>> begin, end = DEBUG.say(dict.__setitem__, mine, 2), DEBUG.say(dict.pop, mine)
+        >>> _ = [*map(call, begin)]; DEBUG.value
+        2
+        >>> _ = [*map(call, end)]; DEBUG.value == before
+        True
+        """
         last = map(next, map(reversed, map(dict.values, [self.said])))
         told = map(vars(self).__setitem__, ["value"], last)
         return [functools.partial(action, self.said, *args), functools.partial(next, told)]

@@ -88,7 +88,13 @@ class WeightedRandomSampler:
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration is; a `DataLoader` says so."""
+        """Which epoch the next iteration is; a `DataLoader` says so.
+
+        >>> sampler = WeightedRandomSampler([1.0, 2.0, 3.0], num_samples=8)
+        >>> first = list(sampler)
+        >>> sampler.set_epoch(0); list(sampler) == first
+        True
+        """
         self._epoch = epoch
 
     def __len__(self) -> int:

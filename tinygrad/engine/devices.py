@@ -74,7 +74,11 @@ class OpenDevice:
 
 
 class Devices:
-    """`Device[name]` opens a device; `Device.DEFAULT` is the device of tensors that name none."""
+    """`Device[name]` opens a device; `Device.DEFAULT` is the device of tensors that name none.
+
+    >>> Device["cpu:0"] is Device["CPU"]
+    True
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, OpenDevice] = {}
@@ -83,7 +87,11 @@ class Devices:
     @property
     def DEFAULT(self) -> str:  # noqa: N802  tinygrad's name
         """The device of tensors that name none: from the environment or a Context, else CPU. Can be
-        set, inside of a Context until that ends."""
+        set, inside of a Context until that ends.
+
+        >>> Device.DEFAULT == Device.canonicalize(None)
+        True
+        """
         said = DEV.value or BACKEND.value
         if said not in self._asked:
             self._asked[said] = default_device()
@@ -95,14 +103,22 @@ class Devices:
 
     @property
     def default(self) -> OpenDevice:
-        """The open default device."""
+        """The open default device.
+
+        >>> Device.default.name == Device.DEFAULT
+        True
+        """
         return self[self.DEFAULT]
 
     def canonicalize(self, name: Any) -> Any:
         """The canonical form of a device's name: `cpu:0` is `CPU`; None is the default. For several
         names it is a tuple, for a tuple of one that one. DeviceError, which lists the devices, for
         one without a backend; ArgumentError for a device that is named twice, or holds nothing
-        beside others."""
+        beside others.
+
+        >>> Device.canonicalize("cpu:0"), Device.canonicalize(("cpu:1", "cpu"))
+        ('CPU', ('CPU:1', 'CPU'))
+        """
         if not isinstance(name, (tuple, list)):
             return self.DEFAULT if name is None else known(name)
         names = tuple(known(each) for each in name)
@@ -143,7 +159,11 @@ class Devices:
                 yield self[name].name
 
     def opened(self) -> list[OpenDevice]:
-        """All devices that are open."""
+        """All devices that are open.
+
+        >>> Device["CPU"] in Device.opened()
+        True
+        """
         return list(self._open.values())
 
 

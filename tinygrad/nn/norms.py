@@ -69,7 +69,13 @@ class BatchNorm:
         return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean and variance to normalize x by, (sz,) each; training updates the average."""
+        """The mean and variance to normalize x by, (sz,) each; training updates the average.
+
+        >>> layer = BatchNorm(3)
+        >>> mean, variance = layer.calc_stats(Tensor.ones(2, 3, 4))
+        >>> mean.shape, variance is layer.running_var
+        ((3,), True)
+        """
         if self.track_running_stats and not Tensor.training:
             return self.running_mean, self.running_var
         mean, variance = _statistics(x)

@@ -93,7 +93,12 @@ class RNNCell(CellOfOneState):
         self.nonlinearity = _nonlinearity(nonlinearity)
 
     def next(self, given: Tensor, kept: Tensor, state: State) -> State:  # type: ignore[override]
-        """f(given + kept)."""
+        """f(given + kept), f being tanh or relu; all (batch, hidden_size).
+
+        >>> given = Tensor.ones(2, 5)
+        >>> RNNCell(3, 5).next(given, given, (given,))[0].shape
+        (2, 5)
+        """
         return RULES[self.nonlinearity](given, kept, state)
 
 
@@ -115,7 +120,12 @@ class GRUCell(CellOfOneState):
     @expression
     def next(given: Tensor, kept: Tensor, state: State) -> State:
         """A weighted mean of the old state and of a candidate, which uses only a part of the old
-        state."""
+        state; (batch, hidden_size), of products (batch, 3 * hidden_size).
+
+        >>> gates, state = Tensor.ones(2, 15), Tensor.ones(2, 5)
+        >>> GRUCell.next(gates, gates, (state,))[0].shape
+        (2, 5)
+        """
         forget, keep, news = given.chunk(3, dim=-1)
         forget_kept, keep_kept, news_kept = kept.chunk(3, dim=-1)
         new = (news + (forget + forget_kept).sigmoid() * news_kept).tanh()
@@ -147,7 +157,12 @@ class LSTMCell(Cell):
     @expression
     def next(given: Tensor, kept: Tensor, state: State) -> State:
         """The memory cell keeps a part of its value and adds new values; the hidden state shows a
-        part of it."""
+        part of it. Both (batch, hidden_size), of products (batch, 4 * hidden_size).
+
+        >>> gates, state = Tensor.ones(2, 20), Tensor.ones(2, 5)
+        >>> [part.shape for part in LSTMCell.next(gates, gates, (state, state))]
+        [(2, 5), (2, 5)]
+        """
         write, keep, news, show = (given + kept).chunk(4, dim=-1)
         cell = keep.sigmoid() * state[1] + write.sigmoid() * news.tanh()
         return show.sigmoid() * cell.tanh(), cell

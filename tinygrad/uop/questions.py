@@ -21,7 +21,6 @@ class Questions(Arithmetic):
     def vars(self: Any) -> set[Any]:
         """The variables below this node: bound ones as BIND, others as DEFINE_VAR.
 
-        >>> from tinygrad import Variable
         >>> len((Variable("n", 1, 9) + Variable("m", 1, 9) * 2).vars())
         2
         """
@@ -30,7 +29,12 @@ class Questions(Arithmetic):
         return found | {n for n in self.toposort() if n.op is Ops.DEFINE_VAR and n not in inside}
 
     def variables(self: Any) -> list[Any]:
-        """The variables below this node without their values, in order of name."""
+        """The variables below this node without their values, in order of name.
+
+        >>> n, m = Variable("n", 1, 9).bind(4), Variable("m", 1, 9)
+        >>> (n + m).variables()
+        [m[1..9], n[1..9]]
+        """
         found = {n.src[0] if n.op is Ops.BIND else n for n in self.vars()}
         return sorted(found, key=lambda n: str(n.arg[0]))
 
@@ -38,7 +42,6 @@ class Questions(Arithmetic):
     def expr(self: Any) -> str:
         """The name of this variable.
 
-        >>> from tinygrad import Variable
         >>> Variable("n", 1, 9).bind(4).expr
         'n'
         """
@@ -47,7 +50,6 @@ class Questions(Arithmetic):
     def unbind(self: Any) -> tuple[Any, int]:
         """This bound variable without its value, and the value.
 
-        >>> from tinygrad import Variable
         >>> Variable("n", 1, 9).bind(4).unbind()
         (n[1..9], 4)
         """
@@ -56,7 +58,6 @@ class Questions(Arithmetic):
     def unbind_all(self: Any) -> tuple[Any, dict[Any, int]]:
         """This node with variables that have no values, and the values.
 
-        >>> from tinygrad import Variable
         >>> node, values = (Variable("n", 1, 9).bind(4) + 1).unbind_all()
         >>> node.vmax, list(values.values())
         (10, [4])
@@ -69,7 +70,6 @@ class Questions(Arithmetic):
     def const_factor(self: Any) -> int:
         """The largest integer that visibly divides this one.
 
-        >>> from tinygrad import Variable
         >>> (Variable("n", 1, 9) * 6 + 4).const_factor()
         2
         """
@@ -84,7 +84,6 @@ class Questions(Arithmetic):
     def divides(self: Any, number: int) -> Any:
         """This divided by `number` if it visibly divides this without a remainder, else None.
 
-        >>> from tinygrad import Variable
         >>> int((Variable("n", 2, 2) * 6 + 4).divides(2))
         8
         """
@@ -104,7 +103,6 @@ class Questions(Arithmetic):
     def gcd(self: Any, *others: Any) -> Any:
         """The largest integer that visibly divides this and `others`, as a constant.
 
-        >>> from tinygrad import Variable
         >>> int((Variable("n", 1, 9) * 6).gcd(Variable("m", 1, 9) * 4))
         2
         """
@@ -113,7 +111,6 @@ class Questions(Arithmetic):
     def ssimplify(self: Any) -> Any:
         """This simplified; a number if it is one.
 
-        >>> from tinygrad.uop import UOp
         >>> (UOp.const(dtypes.int32, 2) + 3).ssimplify()
         5
         """
@@ -124,30 +121,54 @@ class Questions(Arithmetic):
 
     @property
     def parents(self: Any) -> dict[Any, None]:
-        """All nodes below this one, sources first."""
+        """All nodes below this one, sources first.
+
+        >>> n = Variable("n", 1, 9)
+        >>> [node.op for node in (n + 1).parents]
+        [Ops.DEFINE_VAR, Ops.CONST]
+        """
         below = dict.fromkeys(self.toposort())
         below.pop(self)
         return below
 
     @property
     def metadata(self: Any) -> str | None:
-        """The user's line that made this node, `file:line`, where that was recorded."""
+        """The user's line that made this node, `file:line`, where that was recorded.
+
+        >>> made = (Tensor([1.0]) + 1).uop
+        >>> made.metadata is None, (made + 1).metadata is None
+        (False, True)
+        """
         found: str | None = self.origin
         return found
 
     # ---- of linear programs ----------------------------------------------------------------------
 
     def gep(self: Any, lane: int) -> Any:
-        """One lane of a vector."""
+        """One lane of a vector.
+
+        >>> pair = UOp(Ops.PARAM, dtypes.float.vec(2), (), (0, "x"))
+        >>> pair.gep(1).arg, pair.gep(1).dtype
+        (1, dtypes.float)
+        """
         return type(self)(Ops.GEP, self.dtype.scalar(), (self,), lane)
 
     def load(self: Any, *mask: Any, alignment: int | None = None, serial: int = 0) -> Any:
-        """What lies where this pointer says; 0 where a mask is false. See `instructions`."""
+        """What lies where this pointer says; 0 where a mask is false. See `instructions`.
+
+        >>> pointer = UOp(Ops.PARAM, dtypes.float, (), (0, "x"))
+        >>> pointer.load().arg
+        (4, 0)
+        """
         facts = (alignment or self.dtype.itemsize, serial)
         return type(self)(Ops.LOAD, self.dtype, (self, *mask), facts)
 
     @classmethod
     def special(cls, size: int, name: str) -> Any:
-        """The hardware's number of a task, group or lane, from 0 to `size` - 1."""
+        """The hardware's number of a task, group or lane, from 0 to `size` - 1.
+
+        >>> UOp.special(32, "lane").vmax
+        31
+        """
         made: Any = cls
         return made(Ops.SPECIAL, dtypes.index, (), (name, size))

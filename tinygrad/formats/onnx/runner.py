@@ -114,7 +114,14 @@ class OnnxRunner:
 
     def captured(self) -> TinyJit[..., Any]:
         """The model as a function of tensors, one an input in order, that returns the outputs in
-        order (one alone as it is), captured as one step by TinyJit."""
+        order (one alone as it is), captured as one step by TinyJit.
+
+        >>> from onnx.parser import parse_model
+        >>> head = '<ir_version: 8, opset_import: ["": 18]>'
+        >>> model = parse_model(head + "f (float[2] x) => (float[2] y) {y = Relu(x)}")
+        >>> OnnxRunner(model).captured()(Tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+        """
 
         def step(*values: Any) -> Any:
             results = self(dict(zip(self.graph_inputs, values, strict=True)))
@@ -134,7 +141,15 @@ class OnnxRunner:
         self, graph: Any, scope: Scope, bound: Mapping[str, Any], versions: Mapping[str, int]
     ) -> list[Value]:
         """The outputs of a graph whose inputs, and what is around it, are in `scope`. `bound` are
-        the attributes of the function around it, `versions` those of its operator sets."""
+        the attributes of the function around it, `versions` those of its operator sets.
+
+        >>> from onnx.parser import parse_model
+        >>> head = '<ir_version: 8, opset_import: ["": 18]>'
+        >>> model = parse_model(head + "f (float[2] x) => (float[2] y) {y = Relu(x)}")
+        >>> runner = OnnxRunner(model)
+        >>> [y.shape for y in runner.run(model.graph, {"x": Tensor.ones(2)}, {}, runner.versions)]
+        [(2,)]
+        """
         if graph is not self.model.graph:
             scope = {**scope, **self._initialisers(graph)}
         else:

@@ -86,7 +86,11 @@ class LBFGS(Optimizer):
         self._own([])
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next step depends on besides the parameters."""
+        """What the next step depends on besides the parameters.
+
+        >>> sorted(LBFGS([Tensor([3.0])]).state_dict())[:4]
+        ['direction', 'last_gradient', 'length', 'moves']
+        """
         return {
             "moves": self.moves,
             "turns": self.turns,
@@ -97,7 +101,17 @@ class LBFGS(Optimizer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resumes from where `state` was taken, also one of PyTorch's."""
+        """Resumes from where `state` was taken, also one of PyTorch's.
+
+        Raises:
+            ArgumentError: `state` lacks something.
+
+        >>> x = Tensor([3.0])
+        >>> optimizer = LBFGS([x])
+        >>> optimizer.load_state_dict(LBFGS([x], max_iter=5).state_dict())
+        >>> optimizer.max_iter
+        5
+        """
         if is_pytorchs(state):
             state = self._from_pytorch(state)
         if missing := [name for name in KEPT if name not in state]:
@@ -128,14 +142,27 @@ class LBFGS(Optimizer):
         return kept | {"length": float(its.get("t") or options["lr"]), "options": options}
 
     def schedule_step(self) -> list[Tensor]:
-        """ArgumentError: a step can't be made before it is computed."""
+        """ArgumentError: a step can't be made before it is computed.
+
+        >>> LBFGS([Tensor([3.0])]).schedule_step()
+        Traceback (most recent call last):
+        tinygrad.base.errors.ArgumentError: LBFGS: its steps decide on the host; ...
+        """
         raise ArgumentError("LBFGS: its steps decide on the host; legal is step(closure), alone")
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         raise AssertionError("all parameters move together")
 
     def step(self, closure: Closure | None = None) -> Tensor:
-        """Moves the parameters; returns the loss of the first call of `closure`."""
+        """Moves the parameters; returns the loss of the first call of `closure`.
+
+        Raises:
+            ArgumentError: there is no closure.
+
+        >>> LBFGS([Tensor([3.0])]).step()
+        Traceback (most recent call last):
+        tinygrad.base.errors.ArgumentError: LBFGS.step: without a closure; ...
+        """
         if closure is None:
             raise ArgumentError(
                 "LBFGS.step: without a closure; legal is a function that clears the gradients, "

@@ -670,7 +670,13 @@ class OptimizerGroup(Stepper):
 
     @property
     def param_groups(self) -> list[Options]:
-        """What can be set of each optimizer, by name."""
+        """What can be set of each optimizer, by name.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> both = OptimizerGroup(SGD([Tensor([1.0])], lr=0.5), SGD([Tensor([1.0])], lr=0.25))
+        >>> [each["lr"] for each in both.param_groups]
+        [0.5, 0.25]
+        """
         return [options for each in self.optimizers for options in each.param_groups]
 
     def _refuse_rate(self, rate: Any) -> None:
@@ -702,7 +708,17 @@ class OptimizerGroup(Stepper):
         return [(f"optimizers.{i}.", each) for i, each in enumerate(self.optimizers)]
 
     def schedule_step(self) -> list[Tensor]:
-        """A step of each that has a gradient; returns all tensors that change."""
+        """A step of each that has a gradient; returns all tensors that change.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> a, b = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+        >>> both = OptimizerGroup(SGD([a], lr=0.5), SGD([b], lr=0.25))
+        >>> with Tensor.train():
+        ...     _ = (a + b).sum().backward()
+        ...     _ = Tensor.realize(*both.schedule_step())
+        >>> a.item(), b.item()
+        (0.5, 0.75)
+        """
         moved = [one for one in self._alone if any(p._grad is not None for p in one.params)]
         return [tensor for each in moved or self.optimizers for tensor in each.schedule_step()]
 

@@ -730,7 +730,14 @@ class ReduceLROnPlateau:
         return {n: x for n, x in made_with(self).items() if n != "optimizer"}
 
     def schedule_step(self, metric: Tensor | float) -> list[Tensor]:
-        """Takes a measure, of one element; returns what changes."""
+        """Takes a measure, of one element; returns what changes. Realize these with the optimizer's
+        step.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), factor=0.5, patience=1)
+        >>> _ = Tensor.realize(*schedule.schedule_step(0.25)); schedule.best.item()
+        0.25
+        """
         given = metric if isinstance(metric, Tensor) else Tensor([metric])
         value = given.detach().reshape(1).float().to(self.best.device)
         value = value if self.mode == "min" else -value
@@ -756,16 +763,35 @@ class ReduceLROnPlateau:
         return optimizer.lr.assign(cut.where(lower, optimizer.lr))
 
     def get_last_lr(self) -> list[float]:
-        """The rates now, one an optimizer."""
+        """The rates now, one an optimizer.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), factor=0.5, patience=1)
+        >>> schedule.get_last_lr()
+        [0.5]
+        """
         return [float(each.lr.item()) for each in optimizers_of(self.optimizer)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on besides the optimizer."""
+        """What the next step depends on besides the optimizer.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), factor=0.5, patience=1)
+        >>> sorted(schedule.state_dict())[:3]
+        ['bad', 'best', 'options.cooldown']
+        """
         return self._tensors() | options_state(self)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resumes from where `state` was taken, with the options that were in use there; the
-        optimizer's rate is in its own state."""
+        optimizer's rate is in its own state.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), factor=0.5, patience=1)
+        >>> other = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), patience=4)
+        >>> schedule.load_state_dict(other.state_dict()); schedule.patience
+        4
+        """
         check_kind(self, state, [("", self)])
         load_state_dict(self._tensors(), without_options(state))
         take_options(options_in(state, self), self)
@@ -774,7 +800,14 @@ class ReduceLROnPlateau:
         return {"best": self.best, "bad": self.bad, "resting": self.resting}
 
     def step(self, metric: Tensor | float) -> None:
-        """Takes a measure, now."""
+        """Takes a measure, now.
+
+        >>> from tinygrad.nn.optim import SGD
+        >>> schedule = ReduceLROnPlateau(SGD([Tensor([1.0])], lr=0.5), factor=0.5, patience=1)
+        >>> schedule.step(0.25); schedule.step(0.75)
+        >>> schedule.best.item(), schedule.bad.item()
+        (0.25, 1.0)
+        """
         changed = self.schedule_step(metric)
         Tensor.realize(*changed)
 

@@ -49,7 +49,11 @@ class PackedSequence(NamedTuple):
 
     @property
     def lengths(self) -> list[int]:
-        """Of each sequence, in the order in which they were given."""
+        """The length of each sequence, in the order in which they were given.
+
+        >>> pack_sequence([Tensor.ones(2), Tensor.ones(3)], enforce_sorted=False).lengths
+        [2, 3]
+        """
         sizes: list[int] = self.batch_sizes.tolist()
         found = [sum(size > i for size in sizes) for i in range(sizes[0])]
         if self.unsorted_indices is None:
