@@ -217,12 +217,20 @@ class Embedding:
 
     @property
     def num_embeddings(self) -> int:
-        """How many vectors."""
+        """How many vectors, by PyTorch's name.
+
+        >>> Embedding(10, 4).num_embeddings
+        10
+        """
         return self.vocab_sz
 
     @property
     def embedding_dim(self) -> int:
-        """How long each is."""
+        """How long each vector is, by PyTorch's name.
+
+        >>> Embedding(10, 4).embedding_dim
+        4
+        """
         return self.embed_sz
 
     @classmethod
