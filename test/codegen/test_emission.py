@@ -408,6 +408,21 @@ def test_of_a_number_that_no_message_tells_only_a_mask_is_remembered():
     assert carried == [dtypes.uint32]
 
 
+def test_masks_of_one_message_may_have_several_widths():
+    i, zero = K.loop("i", 1000), 0
+    narrow, wide = (
+        K.read(slot, (1000,), i, dtype=kind)
+        for slot, kind in ((1, dtypes.int32), (2, dtypes.int64))
+    )
+    told = [n.check(n.ne(K.const(zero, n.dtype)), "division", "by zero") for n in (narrow, wide)]
+    kernel, _ = schedule(K.out((1000,), told[0].cast(dtypes.int64) + told[1], i), K.host_target())
+    a, b = np.ones(1000, np.int32), np.ones(1000, np.int64)
+    b[7] = 0
+    for how in ("python", "llvm"):
+        made = K.compute(kernel, (1000,), [a, b], how, np.int64)
+        assert K.Faults.words[0] == 1 and np.array_equal(made, a + b)
+
+
 def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():
     """One whose branch is inside a loop stays: its lanes may not be there."""
     lanes = dtypes.int32.vec(4)

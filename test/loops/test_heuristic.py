@@ -15,7 +15,6 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
-from tinygrad.engine import digits
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
@@ -28,6 +27,7 @@ from tinygrad.loops.roles import name_of, role_of
 from tinygrad.loops.trims import permitted
 from tinygrad.nn.functional import group_norm
 from tinygrad.schedule.kernels import plan
+from tinygrad.uop import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
@@ -1381,5 +1381,11 @@ def test_columns_that_are_tasks_enough_are_not_taken_in_parts():
 
 def test_lanes_of_a_loop_in_order_have_no_limit_of_their_own():
     """Each would be a branch around each store."""
-    found, _ = schedule(digits._dealing(), Target("CPU", vector=64))
+    most, limit = 1 << 20, UOp.variable("n", 1, 1 << 20, dtypes.index)
+    sizes = (UOp.const(dtypes.index, most), limit)
+    turn = UOp(Ops.RANGE, dtypes.index, sizes, ("word", "ORDERED"))
+    to, words = (UOp(Ops.PARAM, dtypes.int64, arg=(slot, most)) for slot in (0, 1))
+    place = words.index(turn).cast(dtypes.index)
+    dealing = UOp.sink(to.index(place).store(words.index(turn), turn))
+    found, _ = schedule(dealing, Target("CPU", vector=64))
     assert {role_of(n) for n in found.toposort() if n.op is Ops.RANGE} == {"ORDERED"}

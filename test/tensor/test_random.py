@@ -216,6 +216,7 @@ def test_edges():
     assert Tensor.randint(1, [3]).tolist() == [0] * 3
     assert Tensor.randint(-4, -3, size=(2, 1)).tolist() == [[-4], [-4]]
     assert Tensor.randint(1, size=[3], low=0).tolist() == [0] * 3
+    assert Tensor.randint(4, 5, size=2).tolist() == [4, 4]
     assert Tensor.normal(2.0, 0.0, size=(2,)).tolist() == [2.0] * 2
     assert set(Tensor.randint(0, 2, (99,), dtype="bool").tolist()) == {False, True}
     assert Tensor.randint(2048, 2049, (2,), dtype="half").tolist() == [2048.0] * 2

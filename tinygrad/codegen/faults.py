@@ -158,8 +158,8 @@ class _Gathering:
             self._remember_largest(fault, *compared)
             return
         words, failed, *numbers = fault.src
-        kind = UOp(Ops.FAULT, dtypes.void, (words,), fault.arg)
         failed = failed if numbers else self._as_mask(failed)
+        kind = UOp(Ops.FAULT, dtypes.void, (words,), (fault.arg, failed.dtype))
         one, *olds = self._before(kind, (failed, *numbers))
         now = [self._node(Ops.OR, failed.dtype, one, failed)]
         for number, old in zip(numbers, olds, strict=True):
@@ -226,9 +226,9 @@ class _Gathering:
         """FAULTs for the remembered values, by kind."""
         for kind, made in remembered.items():
             words, *limits = kind.src
-            code = kind.arg
+            code, told = kind.arg
             if limits:
-                (number,), (code, told) = made, kind.arg
+                (number,) = made
                 test, true = dtypes.bool.vec(number.dtype.count), UOp.const(dtypes.bool, True)
                 consts = self._same(limits[0], number.dtype), self._same(true, test)
                 self.out += consts

@@ -234,8 +234,10 @@ class Names:
         before sizes are other arguments: `randint(0, 5, size=(2,))`."""
         own = (name for name in named if self.rest and self.others.get(name, name) == self.rest)
         name = next(own, None)
-        given = given and self.rest != "shape"
-        return () if given or name is None else (named.pop(name),)
+        if name is None or (given and self.rest != "shape"):
+            return ()
+        value = named.pop(name)
+        return ((value,) if given and isinstance(value, int) else value,)
 
     def first_of(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The first argument, if it is given by name: decorators may call it another one."""
