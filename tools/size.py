@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5700,
     "backends/*": 2975,
     "engine": 6065,
-    "tensor/*": 8365,
+    "tensor/*": 8370,
 }
 CORE_BUDGET = 37_700  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
