@@ -169,11 +169,12 @@ class _Gathering:
     def _as_mask(self, failed: UOp) -> UOp:
         """Where a comparison failed all bits are 1: as many as what it compares has, which a vector
         of bools would have to be made of."""
-        held = failed.src[0]
-        if failed.op is not Ops.CMPNE or held.op not in (Ops.CMPNE, Ops.CMPLT):
+        held, true = failed.src[0], failed.src[-1]
+        true = true.src[0] if true.op is Ops.VECTORIZE else true
+        is_negated = failed.op is Ops.CMPNE and true.op is Ops.CONST and true.arg is True
+        if not is_negated or held.op not in (Ops.CMPNE, Ops.CMPLT):
             return failed
-        scalar = held.src[0].dtype.scalar()
-        if scalar is dtypes.bool:
+        if held.src[0].dtype.scalar() is dtypes.bool:
             return failed
         kind = unsigned_of(held.src[0].dtype)
         none, all_bits = (UOp.const(kind.scalar(), n) for n in (0, dtypes.max(kind.scalar())))
