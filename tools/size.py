@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5930,
     "codegen": 5700,
     "backends/*": 2975,
-    "engine": 6065,
-    "tensor/*": 8370,
+    "engine": 6070,
+    "tensor/*": 8400,
 }
-CORE_BUDGET = 37_700  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_740  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -4,11 +4,13 @@ have: done at each line in turn, where chance would find the one that matters on
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import weakref
 from typing import Any
 
 import numpy as np
+import pytest
 from together import at_each_line
 
 from tinygrad import Tensor
@@ -16,10 +18,14 @@ from tinygrad.backends.disk import DiskFile
 from tinygrad.base.helpers import Recent
 from tinygrad.engine import keeping as files
 from tinygrad.engine import plans
+from tinygrad.engine.holders import ask_all
+from tinygrad.engine.realize import compute_pending
 from tinygrad.engine.sharing import adopt, device_at, lend
-from tinygrad.engine.storage import Buffer
+from tinygrad.engine.storage import Buffer, supersede
 from tinygrad.engine.structure import nodes_below, structure_of
-from tinygrad.tensor import interop
+from tinygrad.tensor import interop, template
+from tinygrad.tensor.core import Core
+from tinygrad.tensor.writing import Writing
 
 
 def test_memory_may_be_lent_while_another_thread_looks_whose_it_is():
@@ -98,3 +104,56 @@ def test_a_plan_may_be_dropped_while_another_thread_finds_it(monkeypatch):
     plans.make_plan(structure)
     for _ in at_each_line(functions, lambda: plans.known_plan(structure), drop):
         plans.make_plan(structure)
+
+
+def _writes_that_are_waiting() -> None:
+    ask_all()
+    compute_pending()
+
+
+def _step_like_others() -> None:
+    other = Tensor.zeros(3).contiguous().realize()
+    for n in range(3):
+        other.assign(other + 1)
+        assert (other * 2).tolist() == [2 * n + 2] * 3
+
+
+@pytest.mark.parametrize("other", [_writes_that_are_waiting, _step_like_others])
+def test_a_write_that_another_thread_does_is_read_by_what_is_being_made_of_it(other):
+    def reads() -> None:
+        state.assign(state + 1)
+        seen.append((state * 2).realize())
+
+    state, seen = Tensor.zeros(3).contiguous().realize(), list[Tensor]()
+    wanted = 0.0
+    other()
+    functions = [template.looks_of, template._source_seen, template._promised]
+    for _ in at_each_line(functions, reads, other):
+        wanted += 1
+        assert seen.pop().tolist() == [wanted * 2] * 3
+
+
+def test_a_plan_may_be_made_while_another_thread_computes_what_it_is_for_and_ends():
+    def reads() -> None:
+        state = Tensor.zeros(next(sizes)).contiguous().realize()  # each has plans of its own
+        state.assign(state + 1)
+        seen.append((state * 2).realize())
+
+    sizes, seen = itertools.count(2), list[Tensor]()
+    for _ in at_each_line([plans.make_plan, plans.known_plan], reads, _writes_that_are_waiting):
+        assert set(seen.pop().tolist()) == {2}
+
+
+def test_a_write_that_another_thread_makes_a_node_of_is_seen_whole_or_not_yet():
+    def reads() -> None:
+        seen.append((state * 2).realize())
+
+    state, seen = Tensor.zeros(3).contiguous().realize(), list[Tensor]()
+    functions = [Core._hold_promised, Core._show, Writing._write_down, Writing._overwrite]
+    functions += [Writing._write_to_storage, Writing._store, supersede]
+    state.assign(state + 1)
+    for wanted, _ in enumerate(at_each_line(functions, _writes_that_are_waiting, reads), 1):
+        assert [made.tolist() for made in seen] == [[wanted * 2] * 3] * len(seen)
+        assert state.tolist() == [wanted] * 3
+        seen.clear()
+        state.assign(state + 1)

@@ -28,7 +28,7 @@ from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of, without_detach, writable_part
-from tinygrad.engine.chains import note_unstored
+from tinygrad.engine.chains import Runs, note_unstored
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import Taken, leave, note, noted, raise_faults, spoilt
 from tinygrad.engine.holders import Holder, ask_all, holders
@@ -37,6 +37,7 @@ from tinygrad.engine.plans import Found, known_plan, make_plan
 from tinygrad.engine.run import Over, RunnablePlan, arenas_for
 from tinygrad.engine.storage import (
     Buffer,
+    Changes,
     Family,
     as_array,
     bind,
@@ -204,11 +205,12 @@ def realize(*roots: UOp) -> None:
 def _compute(wanted: list[UOp]) -> None:
     recorder = computing.recorder
     pending: Pending | None = None
+    moment = None
     with recorder.unwatched() if recorder else contextlib.nullcontext():
         while True:
             with keeping.now:
-                if pending is None or threading.active_count() > 1:  # who may have computed since
-                    pending = _pending(wanted)
+                if pending is None or moment != _moment():
+                    pending, moment = _pending(wanted), _moment()
                 if pending is None:
                     return
                 if (found := known_plan(pending.structure)) is not None:
@@ -224,6 +226,11 @@ def _compute(wanted: list[UOp]) -> None:
                 _realize_for_others(*others)  # those that can be; then it is seen whose error it is
                 _hopeless.update(node for node in others if not in_memory(latest(node)))
                 pending = None
+
+
+def _moment() -> tuple[int, int, int]:
+    """Stays the same as long as no thread computes, writes, or makes a tensor."""
+    return Runs.count, Changes.count, holders.newest
 
 
 _hopeless: weakref.WeakSet[UOp] = weakref.WeakSet()

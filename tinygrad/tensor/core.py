@@ -40,7 +40,7 @@ from tinygrad.schedule.strides import is_window, repeats
 from tinygrad.tensor.modes import recording, training
 from tinygrad.tensor.origin import user_line
 from tinygrad.tensor.past import asked, past_of, remember
-from tinygrad.tensor.promise import Promise, Source, Written
+from tinygrad.tensor.promise import BeingWritten, Promise, Source, Written
 from tinygrad.tensor.roots import (
     STORED,
     VIEWS,
@@ -136,7 +136,7 @@ class Core(Holder):
     _compute_now: ClassVar[Callable[..., bool]]
     """Computes what gradients are to begin at, or a write that is pending, and others with it,
     unless a step is being captured; says whether it did."""
-    _source: Source | None
+    _source: Source | BeingWritten | None
     """What it has in the place of a node, if it has none yet; of storage its version, if that was
     asked for."""
 
@@ -188,6 +188,8 @@ class Core(Holder):
     def _keep_promise(self) -> UOp:
         """The node that was promised: from now on this has one, and what is a view of the same."""
         with turns.together(), keeping.now:  # writing it down may compute
+            if type(self._source) is BeingWritten:
+                return self._source.node
             for member in self._members():
                 promise = member._source
                 if not isinstance(promise, Promise):
@@ -203,16 +205,18 @@ class Core(Holder):
         """Makes this known to whoever must know of the node that was promised (its family, the
         storage that it is a view of, what remembers pasts); last, and at once, it has that."""
         if isinstance(promise, Written):
-            value, view = self.of(promise.value, promise.follows), promise.place.view
-            self._uop, self._source = view, None
+            value = self.of(promise.value, promise.follows)
+            source: Any = BeingWritten(promise.place.view)
             try:
+                self._source = source
                 self._write_down(value)
-            except BaseException:
-                if latest(self._uop).base.op is not Ops.ASSIGN:  # nothing is written yet
+                promise.written = True
+            finally:
+                promise.written |= latest(source.node).base.op is Ops.ASSIGN
+                if promise.written:
+                    self._uop, self._source = source.node, None
+                else:
                     self._source = promise
-                    del self._uop
-                raise
-            promise.written = True
             return
         is_known, taped = promise.is_computed and not self._taped, self._taped
         node = promise.shown if is_known else promise.node
@@ -265,7 +269,10 @@ class Core(Holder):
     def hold(self, node: UOp, taped: bool = False) -> None:
         """Makes this a tensor of `node`."""
         with keeping.now:
-            self._uop, self._taped, self._source = node, taped, None
+            self._show(node)
+            self._taped = taped
+            if type(self._source) is not BeingWritten:
+                self._source = None
             Changes.count += 1  # at once: no Ctrl-C is heard before the next call
         note_change(self)
 
@@ -485,7 +492,8 @@ class Core(Holder):
         whenever Ctrl-C comes."""
         with keeping.now:
             of_all = ((self._family, "root", root), (Changes, "count", Changes.count + 1))
-            at_once([partial(setattr, *fact) for fact in (*facts, *of_all)])
+            now = [(*m._slot, value) if n == "_uop" else (m, n, value) for m, n, value in facts]
+            at_once([partial(setattr, *fact) for fact in (*now, *of_all)])
         note_change(*self._members())
 
     def copy_out(self, base: UOp) -> None:
@@ -604,8 +612,14 @@ class Core(Holder):
                 isinstance(self._source, Promise) or self._uop is not before
             ):
                 return False
-            self._uop = node
+            setattr(*self._slot, node)
             return True
+
+    @property
+    def _slot(self) -> tuple[Any, str]:
+        """The object and its attribute that hold the node: others see a write when it is done."""
+        source = self._source
+        return (source, "node") if type(source) is BeingWritten else (self, "_uop")
 
     def _lets_go(self, node: UOp) -> bool:
         """Whether this forgets how a gradient would go on when it no longer stands for `node`."""

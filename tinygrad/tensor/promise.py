@@ -303,18 +303,22 @@ class Written(Promise):
         tensor: Any = self.tensor()
         if tensor is None or self.look.views:
             return self.value
-        if tensor._source is self:
+        if tensor._source is self or type(tensor._source) is BeingWritten:
             _ = tensor._uop
         if not self.written or isinstance(tensor._source, Promise):
             return self.value
-        # another thread may have computed it since
-        after: Any = self.place.base.newer
-        if after is not None and after.known is not None:
-            after = after.known.base
-        if after is None or bottom_of(tensor._uop) is not after:
+        after, now = self.place.base.newer, bottom_of(tensor._uop)
+        if after is None or _computed(now) is not _computed(after):
             return self.value
+        after = _computed(after)  # by another thread
         is_last = after.storage is None or after.storage.era == self.place.era
         return tensor._uop if is_last else self.value
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the tensor doesn't wait for this write any more."""
+        tensor: Any = self.tensor()
+        return tensor is not None and tensor._source is not self
 
     @property
     def value(self) -> UOp:
@@ -326,6 +330,21 @@ class Written(Promise):
         """What the value says of gradients: where it says nothing they may go on through it."""
         is_silent = self.wants is None and dtypes.is_float(self.like.dtype)
         return None if is_silent else False
+
+
+class BeingWritten:
+    """What a tensor has in place of a promised write while that gets its node, `node` so far. Who
+    asks for the tensor's node waits, in `_keep_promise`, until it is the written one, unless it is
+    the thread that writes."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: UOp) -> None:
+        self.node = node
+
+    def now(self, tensor: Any) -> None:
+        """As of a `Version`: it stands for something else, once its node is there."""
+        _ = tensor._uop
 
 
 Source = Version | Promise | Bound
@@ -371,6 +390,11 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
     there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
     there._taped = tensor._taped or equals_known(there._uop)
     return there
+
+
+def _computed(version: UOp) -> UOp:
+    """Where this version is now, if it was computed."""
+    return version if version.known is None else version.known.base
 
 
 def _tell(promise: Promise, node: UOp) -> None:

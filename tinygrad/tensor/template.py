@@ -124,14 +124,12 @@ def expression(
             return method(*given, **named)
         if by_nodes:
             return found.of_nodes(method, names, looks, seen)
-        promises = _promised(found, seen)
-        if SPEC and promises[0].depth <= DEEP:  # it takes as long as it is deep
-            right = _is_right(promises, found, method, names, values, seen)
-            assert right, method.__name__
-        if not found.container:
-            return found.outputs[0].promised(promises[0], values)
-        made = zip(found.outputs, promises, strict=True)
-        return found.container([each.promised(promise, values) for each, promise in made])
+        if Written not in map(type, seen):
+            return _as_promised(found, seen, method, names, values)
+        with turns.together(), keeping.now:  # no write is done before what reads it is there
+            if not any([type(source) is Written and source.is_over for source in seen]):
+                return _as_promised(found, seen, method, names, values)
+        return remembered(*given, **named)  # another thread was faster
 
     made: Any = remembered
     made.is_small = is_small
@@ -318,6 +316,20 @@ ANY_NUMBER = Result(Template((), ()), [], None, False)
 _promises: dict[Hashable, weakref.ref[Promise]] = {}
 """What is the same of the same is promised once, as equal nodes are one. A promise that dies takes
 its entry along, without Python code."""
+
+
+def _as_promised(
+    found: Result, sources: list[Source], method: Any, names: Sequence[str], values: Sequence[Any]
+) -> Any:
+    """What the method gives for these values, promised."""
+    promises = _promised(found, sources)
+    if SPEC and promises[0].depth <= DEEP:  # it takes as long as it is deep
+        right = _is_right(promises, found, method, names, values, sources)
+        assert right, method.__name__
+    if not found.container:
+        return found.outputs[0].promised(promises[0], values)
+    made = zip(found.outputs, promises, strict=True)
+    return found.container([each.promised(promise, values) for each, promise in made])
 
 
 def _promised(result: Result, sources: list[Source]) -> list[Promise]:

@@ -342,7 +342,8 @@ class Writing(Autograd):
         if isinstance(now, Written):
             self._source = Written(promise, place, now.before, self)
         else:
-            self._source = Written(promise, place, self._source, self)
+            before: Any = self._source
+            self._source = Written(promise, place, before, self)
             del self._uop
         Promised.holders.add_once(self)
         Promised.some = True
