@@ -5,6 +5,7 @@
 
 from collections import Counter
 
+import fuzz_between
 import fuzz_captures
 import fuzz_copies
 import fuzz_training
@@ -285,6 +286,12 @@ def test_training_programs_are_pytorchs(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_writes_that_overlap_what_they_read_are_numpys(seed):
     assert fuzz_copies.wrong(seed, ("CPU", "CPU:1", "PYTHON")) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_another_thread_does_between_two_lines_changes_nothing(seed):
+    """`python test/fuzz_between.py --minutes 10` draws many more."""
+    assert fuzz_between.wrong(seed) is None
 
 
 @pytest.mark.parametrize("seed", range(4))

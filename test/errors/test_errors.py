@@ -279,6 +279,16 @@ MISUSES = {
         DTypeError,
         ["1 elements of an array are masked", "legal are .filled"],
     ),
+    "array of complex numbers with a mask": (
+        lambda: Tensor(np.ma.masked_equal([1j, 2], 2)),
+        DTypeError,
+        ["1 elements of an array are masked", "legal are .filled"],
+    ),
+    "list of complex arrays, one with a mask": (
+        lambda: Tensor([np.array([1j]), np.ma.masked_equal([2j], 2j)]),
+        DTypeError,
+        ["1 elements of an array are masked", "legal are .filled"],
+    ),
     "operand with a mask": (
         lambda: Tensor([1.0, 2.0]) + np.ma.masked_equal([1.0, 2.0], 2),
         DTypeError,

@@ -161,6 +161,15 @@ def test_pytorch_gets_no_negative_strides():
     assert torch.from_dlpack(x.flip(0)).tolist() == [3, 2, 1]
 
 
+def test_numbers_whose_signs_pytorch_keeps_apart_are_refused():
+    conjugate = torch.tensor([1 + 2j, 3 - 4j]).conj()
+    with pytest.raises(BufferError, match=r"legal is its .resolve_neg()"):
+        Tensor.from_dlpack(conjugate.imag)
+    assert Tensor.from_dlpack(conjugate.imag.resolve_neg()).tolist() == [-2, 4]
+    with pytest.raises(DTypeError, match="resolve_conj"):
+        Tensor(conjugate)
+
+
 def test_narrow_floats_go_to_pytorch_and_come_back():
     for name, theirs in (("bfloat16", torch.bfloat16), ("fp8e4m3", torch.float8_e4m3fn)):
         there = torch.from_dlpack(Tensor([1.5, -2.0], dtype=name))

@@ -100,9 +100,10 @@ def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
     condition, and the number is all that it reports."""
     _, failed, *reported = fault.src
     failed, mask = failed.src if failed.op is Ops.AND else (failed, None)
-    if failed.op is not Ops.CMPNE or failed.src[0].op is not Ops.CMPLT or len(reported) != 1:
+    held = _held(failed)
+    if held is None or held.op is not Ops.CMPLT or len(reported) != 1:
         return None
-    number, limit = failed.src[0].src
+    number, limit = held.src
     limit = limit.src[0] if limit.op is Ops.VECTORIZE else limit
     if not dtypes.is_unsigned(number.dtype) or limit.op is not Ops.CONST or limit.arg <= 0:
         return None
@@ -110,6 +111,15 @@ def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
     is_number = told is number or (told.op is Ops.CAST and told.src[0] is number)
     same_bits = told.dtype.itemsize == number.dtype.itemsize
     return (number, limit, mask) if is_number and same_bits else None
+
+
+def _held(failed: UOp) -> UOp | None:
+    """The comparison that had to hold, if that is what failed."""
+    if failed.op is not Ops.CMPNE or failed.src[0].op not in (Ops.CMPNE, Ops.CMPLT):
+        return None
+    held, true = failed.src
+    true = true.src[0] if true.op is Ops.VECTORIZE else true
+    return held if true.op is Ops.CONST and true.arg is True else None
 
 
 @dataclass
@@ -169,12 +179,8 @@ class _Gathering:
     def _as_mask(self, failed: UOp) -> UOp:
         """Where a comparison failed all bits are 1: as many as what it compares has, which a vector
         of bools would have to be made of."""
-        held, true = failed.src[0], failed.src[-1]
-        true = true.src[0] if true.op is Ops.VECTORIZE else true
-        is_negated = failed.op is Ops.CMPNE and true.op is Ops.CONST and true.arg is True
-        if not is_negated or held.op not in (Ops.CMPNE, Ops.CMPLT):
-            return failed
-        if held.src[0].dtype.scalar() is dtypes.bool:
+        held = _held(failed)
+        if held is None or held.src[0].dtype.scalar() is dtypes.bool:
             return failed
         kind = unsigned_of(held.src[0].dtype)
         none, all_bits = (UOp.const(kind.scalar(), n) for n in (0, dtypes.max(kind.scalar())))

@@ -184,6 +184,7 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
 def as_numpy(data: Any) -> NDArray[Any]:
     """NumPy's array of it; DTypeError where there is none, and for elements that don't count."""
     ma: Any = sys.modules.get("numpy.ma")  # loaded, if there is one
+    data = ma.asarray(data) if ma and isinstance(data, LISTS) else data
     if ma and ma.is_masked(data):
         legal = "legal are .filled(value), and .data for what lies under the mask"
         raise DTypeError(

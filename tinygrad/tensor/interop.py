@@ -491,6 +491,11 @@ def _layout(node: UOp) -> Strided | None:
 
 def _capsule_from(x: Any, copy: bool | None) -> Any:
     """What `x` lends; of a producer that is older than version 1, as it knows."""
+    if hasattr(x, "is_neg") and x.is_neg():
+        raise BufferError(
+            "from_dlpack: PyTorch lends memory in which all signs are the others, and doesn't say "
+            "so; legal is its .resolve_neg()"
+        )
     device = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else dlpack.CPU
     wanted = {} if device[0] == dlpack.CPU[0] else {"dl_device": dlpack.CPU}
     asked = {} if copy is not False else {"copy": False}  # our own copies are made here

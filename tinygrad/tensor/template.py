@@ -545,8 +545,14 @@ def _is_right(
         shadows = [_shadows(value, made) for value in values]
         if result.gives(_run(method, names, shadows), made[promises[0].expression]):
             return True
-    pairs = zip(_all(Core, values), seen, strict=False)  # numbers come last
-    return any(isinstance(source, Promise) and t._source is not source for t, source in pairs)
+    return not all(map(_stands_on, _all(Core, values), seen))  # numbers come last
+
+
+def _stands_on(tensor: Core, source: Source) -> bool:
+    """Whether a tensor is still what it was seen to stand on."""
+    if isinstance(source, Version):
+        return source.now(tensor) is source
+    return not isinstance(source, Promise) or tensor._source is source
 
 
 def _run(method: Any, names: Sequence[str], values: Sequence[Any]) -> Any:

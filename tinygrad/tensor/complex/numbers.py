@@ -30,7 +30,13 @@ from tinygrad.engine.realize import read
 from tinygrad.engine.sharing import Loan
 from tinygrad.tensor.complex import functions
 from tinygrad.tensor.core import Core
-from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
+from tinygrad.tensor.creation import (
+    DTypeLike,
+    as_numpy,
+    checked_dtype,
+    nested_shape,
+    parts_of_number,
+)
 from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
 from tinygrad.tensor.origin import PACKAGE
@@ -97,7 +103,7 @@ class Complex(Tensor):
         elif not _numeric(data):
             made = Tensor(data, device).cast(kind)
         else:
-            values = np.asarray(data)
+            values = as_numpy(data)
             if dtype is None and values.dtype == np.complex128 and hasattr(data, "dtype"):
                 kind = dtypes.complex128
             values = values.astype(kind.name)

@@ -1,0 +1,299 @@
+"""What another thread does at any line of a program: a line of `tensor/` or `engine/` that one of
+its statements runs, drawn by chance, before which the other thread works, or that the other
+thread's work runs, before which the statement does. None writes to what is the other's.
+
+    python test/fuzz_between.py --minutes 5 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from together import beside
+
+from tinygrad import Generator, Tensor, TinyJit, nn
+from tinygrad.base.errors import RuntimeCheckError
+from tinygrad.engine.holders import ask_all
+from tinygrad.engine.realize import compute_pending
+
+WHERE = ("/tinygrad/tensor/", "/tinygrad/engine/")
+PATIENCE = 0.02  # seconds after which who works at a line is taken to wait for its end
+END = 60.0  # seconds in which it must have worked then
+
+Program = Callable[[], Iterator[None]]
+
+
+# ---- programs, whose statements end at each `yield` ----------------------------------------------
+
+
+def plain() -> Iterator[None]:
+    state, wanted = Tensor.zeros(5).contiguous().realize(), 0
+    for n in range(3):
+        state.assign(state + n)
+        yield
+        twice = state * 2
+        yield
+        twice.realize()
+        yield
+        wanted += n
+        assert twice.tolist() == [wanted * 2] * 5
+
+
+def captured() -> Iterator[None]:
+    state, wanted = Tensor.zeros(5).contiguous().realize(), 0
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        state.assign(state + x)
+        return (state * 2).realize()
+
+    for n in range(4):
+        twice = step(Tensor([float(n)] * 5).realize())
+        yield
+        wanted += n
+        assert twice.tolist() == [wanted * 2] * 5
+
+
+def lazy() -> Iterator[None]:
+    t = Tensor.ones(4).contiguous()
+    v, u = t[1:3], t * 2
+    t += 1
+    yield
+    v += 5
+    yield
+    w = t + v.sum()
+    t *= 3
+    yield
+    assert (u.tolist(), v.tolist()) == ([2] * 4, [21] * 2)
+    assert (t.tolist(), w.tolist()) == ([6, 21, 21, 6], [16, 21, 21, 16])
+
+
+def trains() -> Iterator[None]:
+    w = Tensor.ones(3, requires_grad=True)
+    optimizer = nn.optim.SGD([w], lr=0.5, momentum=0.5)
+    momentum, wanted = np.zeros(3), np.ones(3)
+    for n in range(3):
+        optimizer.zero_grad()
+        x = np.arange(3, dtype=np.float32) + n
+        (w * Tensor(x)).sum().backward()
+        yield
+        with Tensor.train():
+            optimizer.step()
+        yield
+        momentum = 0.5 * momentum + x
+        wanted = wanted - 0.5 * momentum
+        assert w.tolist() == wanted.tolist()
+
+
+def shares() -> Iterator[None]:
+    a, b = (Tensor.full((4,), 3.0).contiguous() for _ in range(2))
+    a.realize()
+    yield
+    a += 1
+    yield
+    b *= 2
+    c = a.detach()
+    yield
+    c[0] = 9
+    yield
+    assert (a.tolist(), b.tolist()) == ([9, 4, 4, 4], [6] * 4)
+    assert Tensor.full((4,), 3.0).contiguous().tolist() == [3] * 4
+
+
+def rows() -> Iterator[None]:
+    t = Tensor.zeros(3, 2).contiguous().realize()
+    for n in range(3):
+        t[n] = t[n - 1] + n
+        yield
+        row = t[n]
+        yield
+        assert row.tolist() == [[0, 1, 3][n]] * 2
+    t[t > 2] = 7
+    yield
+    assert t.tolist() == [[0, 0], [1, 1], [7, 7]]
+
+
+def draws() -> Iterator[None]:
+    first, again = (Tensor.rand(4, generator=Generator(3)) for _ in range(2))
+    yield
+    kept = first * 2
+    yield
+    first.add_(again)
+    yield
+    assert first.tolist() == kept.tolist() == (again * 2).tolist()
+
+
+PROGRAMS: list[Program] = [plain, captured, lazy, trains, shares, rows, draws]
+
+
+# ---- what other threads do -----------------------------------------------------------------------
+
+
+def asks() -> None:
+    ask_all()
+    compute_pending()
+
+
+def steps() -> None:
+    state = Tensor.zeros(3).contiguous().realize()
+    for n in range(3):
+        state.assign(state + 1)
+        assert (state * 2).tolist() == [2 * n + 2] * 3
+
+
+def captures() -> None:
+    state = Tensor.zeros(3).contiguous().realize()
+    step = TinyJit(lambda x: state.assign(state + x).sum().realize())
+    for n in range(3):
+        assert step(Tensor.ones(3).realize()).item() == 3 * n + 3
+
+
+def writes_equals() -> None:
+    """To what the programs' values are equal to."""
+    for fresh in (Tensor.zeros(5), Tensor.ones(4), Tensor.full((4,), 3.0), Tensor.zeros(3, 2)):
+        mine = fresh.contiguous().realize()
+        before = mine.numpy()
+        mine += 7
+        assert mine.numpy().tolist() == (before + 7).tolist()
+
+
+def learns() -> None:
+    for _ in trains():
+        pass
+
+
+def fails() -> None:
+    """Reads what a check finds wrong, of its own."""
+    try:
+        (Tensor([1, 2]) // Tensor([1, 0])).tolist()
+    except RuntimeCheckError:
+        return
+    raise AssertionError("silent")
+
+
+def collects() -> None:
+    gc.collect()
+
+
+OTHERS = [asks, steps, captures, writes_equals, learns, fails, collects]
+
+
+# ---- one at a line of the other ------------------------------------------------------------------
+
+
+def at_line(number: int, work: Callable[[], object], act: Callable[[], None]) -> str | None:
+    """Works; before that one of its lines it acts. Which line that was; None if it has fewer."""
+    left, place = number, None
+
+    def follow(frame: Any, event: str, _: object) -> Any:
+        nonlocal left, place
+        if left < 0 or not any(folder in frame.f_code.co_filename for folder in WHERE):
+            return None
+        left -= event == "line"
+        if left == -1 and event == "line":
+            place = f"{frame.f_code.co_filename.split('/tinygrad/')[-1]}:{frame.f_lineno}"
+            sys.settrace(None)
+            act()
+            sys.settrace(follow)
+        return follow
+
+    sys.settrace(follow)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return place
+
+
+def lines_of(work: Callable[[], object]) -> int:
+    """How many lines it runs."""
+    count = 0
+
+    def follow(frame: Any, event: str, _: object) -> Any:
+        nonlocal count
+        if not any(folder in frame.f_code.co_filename for folder in WHERE):
+            return None
+        count += event == "line"
+        return follow
+
+    sys.settrace(follow)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def wrong(seed: int) -> str | None:
+    """What goes wrong in a program; None if nothing does."""
+    draw = random.Random(seed)
+    program, other, inside = draw.choice(PROGRAMS), draw.choice(OTHERS), draw.random() < 0.5
+    for _ in range(2):  # what is done the first time is another program
+        count = sum(1 for _ in program())
+        other()
+    place, running = draw.randrange(count), program()
+    for _ in range(place):
+        next(running)
+
+    def statement() -> None:
+        next(running, None)
+
+    if inside:
+        measured = program()
+        for _ in range(place):
+            next(measured)
+        number = draw.randrange(max(1, lines_of(lambda: next(measured))))
+    else:
+        number = draw.randrange(max(1, lines_of(other)))
+    errors: list[str] = []
+    threads: list[threading.Thread] = []
+
+    def told(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            errors.append(traceback.format_exc())
+
+    work, act = (statement, other) if inside else (other, statement)
+    where = None
+    try:
+        where = at_line(number, work, lambda: threads.append(beside(lambda: told(act), PATIENCE)))
+        for thread in threads:
+            thread.join(END)
+        if any(thread.is_alive() for thread in threads):
+            errors.append("hangs")
+        elif not inside and not threads:
+            statement()
+        for _ in running if not errors else ():
+            pass
+    except Exception:
+        errors.append(traceback.format_exc())
+    name = f"{program.__name__}, statement {place}, {other.__name__}"
+    role = "works at" if inside else "is interrupted at"
+    return f"{name} {role} {where}: {errors[0]}" if errors else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    end, seed = time.monotonic() + 60 * options.minutes, options.seed
+    while time.monotonic() < end:
+        if (problem := wrong(seed)) is not None:
+            print(f"seed {seed}: {problem}", flush=True)
+        seed += 1
+    print(f"{seed - options.seed} programs")
+
+
+if __name__ == "__main__":
+    main()
