@@ -132,7 +132,53 @@ def draws() -> Iterator[None]:
     assert first.tolist() == kept.tolist() == (again * 2).tolist()
 
 
-PROGRAMS: list[Program] = [plain, captured, lazy, trains, shares, rows, draws]
+def reads() -> Iterator[None]:
+    """A value that isn't computed yet, and views of it, which other threads read, too."""
+    x = Tensor.arange(6, dtype="float32").reshape(2, 3)
+    seen[:] = [x * 2, (x * 2).contiguous()]
+    yield
+    seen.append(seen[1][1])
+    yield
+    total = (seen[0] + seen[1]).sum()
+    yield
+    assert (total.item(), seen[2].tolist()) == (60, [6, 8, 10])
+    yield
+    written = seen[1].clone()
+    written += 1
+    yield
+    assert (written.tolist(), seen[0].tolist()) == (
+        [[1, 3, 5], [7, 9, 11]],
+        [[0, 2, 4], [6, 8, 10]],
+    )
+
+
+seen: list[Tensor] = []
+
+
+def calls() -> Iterator[None]:
+    """A model of which nobody has asked the weights, which other threads call, too."""
+    layer = nn.Linear(3, 2)
+    layer.weight.requires_grad = layer.bias.requires_grad = True
+    model[:] = [layer, nn.LayerNorm(2)]
+    yield
+    x = Tensor.ones(4, 3)
+    first = x.sequential(model)
+    yield
+    slopes = (first * first).sum().gradient(model[0].weight, model[0].bias)
+    yield
+    again = x.sequential(model).numpy()
+    yield
+    assert np.allclose(first.numpy(), again, atol=1e-6)
+    assert [each.shape for each in slopes] == [(2, 3), (2,)]
+    weights, bias = model[0].weight.numpy(), model[0].bias.numpy()
+    made = np.ones((4, 3), np.float32) @ weights.T + bias
+    made = (made - made.mean(1, keepdims=True)) / np.sqrt(made.var(1, keepdims=True) + 1e-5)
+    assert np.allclose(made, again, atol=1e-3)
+
+
+model: list[Any] = []
+
+PROGRAMS: list[Program] = [plain, captured, lazy, trains, shares, rows, draws, reads, calls]
 
 
 # ---- what other threads do -----------------------------------------------------------------------
@@ -184,7 +230,23 @@ def collects() -> None:
     gc.collect()
 
 
-OTHERS = [asks, steps, captures, writes_equals, learns, fails, collects]
+def looks() -> None:
+    """At what a program shows to others."""
+    sums = [(each + each[0]).sum().item() for each in seen]
+    assert set(sums) <= {42}, sums
+    assert {each.sum().item() for each in seen} <= {24, 30}
+
+
+def calls_too() -> None:
+    """The model of a program."""
+    layers = [*model]
+    first, again = (Tensor.ones(4, 3).sequential(layers) for _ in range(2))
+    slopes = [(each * each).sum().gradient(layers[0].weight) for each in (first, again) if layers]
+    assert np.allclose(first.numpy(), again.numpy(), atol=1e-6)
+    assert not slopes or np.allclose(slopes[0][0].numpy(), slopes[1][0].numpy(), atol=1e-5)
+
+
+OTHERS = [asks, steps, captures, writes_equals, learns, fails, collects, looks, calls_too]
 
 
 # ---- one at a line of the other ------------------------------------------------------------------
@@ -233,6 +295,14 @@ def lines_of(work: Callable[[], object]) -> int:
     return count
 
 
+def _until(place: int, program: Program) -> Iterator[None]:
+    """A program that has done so many statements."""
+    running = program()
+    for _ in range(place):
+        next(running)
+    return running
+
+
 def wrong(seed: int) -> str | None:
     """What goes wrong in a program; None if nothing does."""
     draw = random.Random(seed)
@@ -240,20 +310,14 @@ def wrong(seed: int) -> str | None:
     for _ in range(2):  # what is done the first time is another program
         count = sum(1 for _ in program())
         other()
-    place, running = draw.randrange(count), program()
-    for _ in range(place):
-        next(running)
+    place = draw.randrange(count)
+    measured = _until(place, program)
+    number = draw.randrange(max(1, lines_of((lambda: next(measured)) if inside else other)))
+    running = _until(place, program)
 
     def statement() -> None:
         next(running, None)
 
-    if inside:
-        measured = program()
-        for _ in range(place):
-            next(measured)
-        number = draw.randrange(max(1, lines_of(lambda: next(measured))))
-    else:
-        number = draw.randrange(max(1, lines_of(other)))
     errors: list[str] = []
     threads: list[threading.Thread] = []
 

@@ -157,3 +157,14 @@ def test_a_write_that_another_thread_makes_a_node_of_is_seen_whole_or_not_yet():
         assert state.tolist() == [wanted] * 3
         seen.clear()
         state.assign(state + 1)
+
+
+def test_a_view_may_be_asked_for_its_node_while_it_is_made():
+    def views() -> None:
+        seen.append((Tensor.arange(6).reshape(2, 3) * 2).contiguous()[1])
+
+    seen: list[Tensor] = []
+    views()
+    functions = [Core._promised, Core._view, Core._enter, template.Output.promised]
+    for _ in at_each_line(functions, views, ask_all):
+        assert seen.pop().tolist() == [6, 8, 10]

@@ -256,3 +256,11 @@ def test_what_is_written_after_a_run_made_it_is_stored():
     (t + 1).sum().item()
     t.assign(t * 2)
     assert in_memory(t.uop) or t.uop.base.op is Ops.ASSIGN
+
+
+def test_a_part_of_a_table_of_numbers_may_be_read_alone_again_and_again():
+    table = (Tensor.arange(6, dtype="float32") * 2).reshape(2, 3).contiguous()
+    row = table[1]
+    for n in range(12):
+        assert (row.tolist(), (row[:1] + n).tolist()) == ([6, 8, 10], [6 + n])
+    assert table.tolist() == [[0, 2, 4], [6, 8, 10]]

@@ -428,8 +428,9 @@ class Core(Holder):
 
     def _enter(self, family: Family) -> None:
         """Makes this a member of `family`."""
-        self._kin, family.several = family, True
-        family.members.add_once(self)
+        family.members.add_once(self)  # before another thread asks for this one's members
+        family.several = True
+        self._kin = family
 
     def _leave(self) -> None:
         """Makes this the only member of a new family."""

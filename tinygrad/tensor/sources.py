@@ -67,7 +67,8 @@ def _is_due(tensor: Any, promise: Promise) -> bool:
 def _waiting(tensor: Any, base: UOp) -> Source | None:
     """What a tensor of `base`, which isn't computed, stands on."""
     is_due = grows(base) or (is_costly(base) and not _may_pass(tensor, nodes_below([base])))
-    return source_of(tensor) if is_due and _store(tensor, base) else _promised_again(tensor)
+    is_there = is_due and _store(tensor, base) and base.known is not None  # not only a part of it
+    return source_of(tensor) if is_there else _promised_again(tensor)
 
 
 def _may_pass(tensor: Any, below: Collection[Expression | UOp]) -> bool:
