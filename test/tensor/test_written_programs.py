@@ -10,7 +10,7 @@ import pytest
 import torch
 from often import one_in
 
-from tinygrad import Tensor
+from tinygrad import Tensor, TinyJit
 from tinygrad.base.errors import ArgumentError
 
 CUTS = (slice(0, 2), slice(1, None), slice(None, None, 2), slice(None), slice(1, 3))
@@ -314,3 +314,20 @@ def test_what_is_no_view_lies_in_order_so_a_reshape_of_it_is_a_view(start):
         flat[1:] = 50
         assert made.tolist() == [[0, 50], [50, 50]]
         np.testing.assert_array_equal(x.numpy(), before)
+
+
+@pytest.mark.parametrize("again", ["view", "captured"])
+def test_views_of_what_an_equal_expression_computes_again_stay_together(again):
+    def table() -> Tensor:
+        return Tensor.arange(6, dtype="float32").exp2().reshape(2, 3).clone()
+
+    step = TinyJit(lambda x: (table() + x).realize())
+    other, mine = table(), table()
+    turned, mine_turned = other.T, mine.T
+    mine.tolist()
+    for _ in range(2):
+        turned.tolist() if again == "view" else step(Tensor([1.0]).realize()).tolist()
+    mine_turned.mul_(2)
+    wanted = 2 ** np.arange(1, 7).reshape(2, 3)
+    assert (mine.tolist(), mine_turned.tolist()) == (wanted.tolist(), wanted.T.tolist())
+    assert (other.tolist(), turned.tolist()) == ((wanted / 2).tolist(), (wanted / 2).T.tolist())

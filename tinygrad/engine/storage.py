@@ -498,15 +498,21 @@ def learn(node: UOp, value: UOp) -> None:
 
 @contextlib.contextmanager
 def unknown(values: Mapping[UOp, UOp | None]) -> Iterator[None]:
-    """A context in which these nodes, whose values are given, are computed again."""
+    """A context in which these nodes, whose values are given, are computed again. Where views of
+    each other have seen a value it stays: one of them may be there while others have yet to look,
+    and a write to one is seen by all."""
     for node in values:
         node.known = None
     try:
         yield
     finally:
         for node, value in values.items():
-            if node.known is None:
+            if node.known is None or (value is not None and _has_views(value.base)):
                 node.known = value
+
+
+def _has_views(base: UOp) -> bool:
+    return any(family.several for family in _families(base))
 
 
 forgotten: dict[UOp, UOp | None] = {}
