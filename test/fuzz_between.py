@@ -350,9 +350,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most", type=int, default=1 << 30, help="programs")
     options = parser.parse_args()
     end, seed = time.monotonic() + 60 * options.minutes, options.seed
-    while time.monotonic() < end:
+    while time.monotonic() < end and seed < options.seed + options.most:
         if (problem := wrong(seed)) is not None:
             print(f"seed {seed}: {problem}", flush=True)
         seed += 1
