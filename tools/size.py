@@ -30,12 +30,12 @@ BUDGETS: dict[str, int | None] = {
     "transforms": 435,
     "schedule": 4220,
     "loops": 5930,
-    "codegen": 5700,
+    "codegen": 5705,
     "backends/*": 2975,
     "engine": 6070,
-    "tensor/*": 8400,
+    "tensor/*": 8415,
 }
-CORE_BUDGET = 37_740  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 37_760  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -44,7 +44,7 @@ INSIDE_BUDGETS = {
     "backends/cpu": 1735,
     "backends/interpreter": 775,
     "backends/cuda": 590,
-    "tensor/complex": 415,
+    "tensor/complex": 420,
     "tensor/long_tail": 3510,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
