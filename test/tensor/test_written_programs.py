@@ -28,6 +28,8 @@ STATEMENTS = [
     "detach",
     "clone",
     "quiet",
+    "table",
+    "table",
     "compute",
     "compute",
 ] + ["set", "set", "set number", "set detached", "quiet mul_", "quiet set", "add_", "mul_"]
@@ -53,6 +55,14 @@ MOVES = (
     lambda t: t.reshape(-1),
     lambda t: t.unsqueeze(0),
     lambda t: t.diagonal() if t.ndim > 1 else t[:1],
+)
+
+
+TABLES = (  # of numbers alone, so that two of a kind are equal expressions
+    lambda lib: lib.arange(4.0).exp2(),
+    lambda lib: (lib.arange(8.0) * 2).reshape(4, 2),
+    lambda lib: lib.arange(8.0).exp2().reshape(2, 2, 2).clone(),
+    lambda lib: lib.ones(4, 2),
 )
 
 
@@ -87,6 +97,7 @@ def run(lib: Any, pool: list[Any], kind: str, i: int, j: int, cut: slice, k: int
         "clone": lambda: a.clone(),
         "says": lambda: a.detach().clone().requires_grad_(k > 1),
         "quiet": lambda: a * k,
+        "table": lambda: TABLES[j % len(TABLES)](lib),
     }
 
     def apart(tensor: Any) -> Any:
