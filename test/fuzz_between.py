@@ -252,47 +252,35 @@ OTHERS = [asks, steps, captures, writes_equals, learns, fails, collects, looks, 
 # ---- one at a line of the other ------------------------------------------------------------------
 
 
+def lines_of(work: Callable[[], object], come: Callable[[str], None]) -> None:
+    """Works, and says of each line which it is, before it runs."""
+
+    def follow(frame: Any, event: str, _: object) -> Any:
+        path = frame.f_code.co_filename
+        if not any(folder in path for folder in WHERE):
+            return None
+        if event == "line":
+            come(f"{path.split('/tinygrad/')[-1]}:{frame.f_lineno}")
+        return follow
+
+    sys.settrace(follow)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+
+
 def at_line(number: int, work: Callable[[], object], act: Callable[[], None]) -> str | None:
     """Works; before that one of its lines it acts. Which line that was; None if it has fewer."""
-    left, place = number, None
+    places: list[str] = []
 
-    def follow(frame: Any, event: str, _: object) -> Any:
-        nonlocal left, place
-        if left < 0 or not any(folder in frame.f_code.co_filename for folder in WHERE):
-            return None
-        left -= event == "line"
-        if left == -1 and event == "line":
-            place = f"{frame.f_code.co_filename.split('/tinygrad/')[-1]}:{frame.f_lineno}"
-            sys.settrace(None)
+    def come(place: str) -> None:
+        places.append(place)
+        if len(places) == number + 1:
             act()
-            sys.settrace(follow)
-        return follow
 
-    sys.settrace(follow)
-    try:
-        work()
-    finally:
-        sys.settrace(None)
-    return place
-
-
-def lines_of(work: Callable[[], object]) -> int:
-    """How many lines it runs."""
-    count = 0
-
-    def follow(frame: Any, event: str, _: object) -> Any:
-        nonlocal count
-        if not any(folder in frame.f_code.co_filename for folder in WHERE):
-            return None
-        count += event == "line"
-        return follow
-
-    sys.settrace(follow)
-    try:
-        work()
-    finally:
-        sys.settrace(None)
-    return count
+    lines_of(work, come)
+    return places[number] if number < len(places) else None
 
 
 def _until(place: int, program: Program) -> Iterator[None]:
@@ -311,8 +299,9 @@ def wrong(seed: int) -> str | None:
         count = sum(1 for _ in program())
         other()
     place = draw.randrange(count)
-    measured = _until(place, program)
-    number = draw.randrange(max(1, lines_of((lambda: next(measured)) if inside else other)))
+    measured, lines = _until(place, program), list[str]()
+    lines_of((lambda: next(measured)) if inside else other, lines.append)
+    number = draw.randrange(max(1, len(lines)))
     running = _until(place, program)
 
     def statement() -> None:

@@ -212,10 +212,9 @@ class Core(Holder):
                 self._write_down(value)
                 promise.written = True
             finally:
-                promise.written |= latest(source.node).base.op is Ops.ASSIGN
-                if promise.written:
-                    self._uop, self._source = source.node, None
-                else:
+                if promise.written or latest(source.node).base.op is Ops.ASSIGN:
+                    self._uop, self._source, promise.written = source.node, None, True
+                else:  # nothing is written yet
                     self._source = promise
             return
         is_known, taped = promise.is_computed and not self._taped, self._taped
@@ -269,10 +268,11 @@ class Core(Holder):
     def hold(self, node: UOp, taped: bool = False) -> None:
         """Makes this a tensor of `node`."""
         with keeping.now:
-            self._show(node)
-            self._taped = taped
-            if type(self._source) is not BeingWritten:
-                self._source = None
+            source = self._source
+            if type(source) is BeingWritten:
+                source.node, self._taped = node, taped
+            else:
+                self._uop, self._taped, self._source = node, taped, None
             Changes.count += 1  # at once: no Ctrl-C is heard before the next call
         note_change(self)
 
