@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz_between import asks, steps
 from together import at_each_line
 
 from tinygrad import Tensor
@@ -19,7 +20,6 @@ from tinygrad.base.helpers import Recent
 from tinygrad.engine import keeping as files
 from tinygrad.engine import plans
 from tinygrad.engine.holders import ask_all
-from tinygrad.engine.realize import compute_pending
 from tinygrad.engine.sharing import adopt, device_at, lend
 from tinygrad.engine.storage import Buffer, supersede
 from tinygrad.engine.structure import nodes_below, structure_of
@@ -106,19 +106,7 @@ def test_a_plan_may_be_dropped_while_another_thread_finds_it(monkeypatch):
         plans.make_plan(structure)
 
 
-def _writes_that_are_waiting() -> None:
-    ask_all()
-    compute_pending()
-
-
-def _step_like_others() -> None:
-    other = Tensor.zeros(3).contiguous().realize()
-    for n in range(3):
-        other.assign(other + 1)
-        assert (other * 2).tolist() == [2 * n + 2] * 3
-
-
-@pytest.mark.parametrize("other", [_writes_that_are_waiting, _step_like_others])
+@pytest.mark.parametrize("other", [asks, steps])
 def test_a_write_that_another_thread_does_is_read_by_what_is_being_made_of_it(other):
     def reads() -> None:
         state.assign(state + 1)
@@ -140,7 +128,7 @@ def test_a_plan_may_be_made_while_another_thread_computes_what_it_is_for_and_end
         seen.append((state * 2).realize())
 
     sizes, seen = itertools.count(2), list[Tensor]()
-    for _ in at_each_line([plans.make_plan, plans.known_plan], reads, _writes_that_are_waiting):
+    for _ in at_each_line([plans.make_plan, plans.known_plan], reads, asks):
         assert set(seen.pop().tolist()) == {2}
 
 
@@ -152,7 +140,7 @@ def test_a_write_that_another_thread_makes_a_node_of_is_seen_whole_or_not_yet():
     functions = [Core._hold_promised, Core._show, Writing._write_down, Writing._overwrite]
     functions += [Writing._write_to_storage, Writing._store, supersede]
     state.assign(state + 1)
-    for wanted, _ in enumerate(at_each_line(functions, _writes_that_are_waiting, reads), 1):
+    for wanted, _ in enumerate(at_each_line(functions, asks, reads), 1):
         assert [made.tolist() for made in seen] == [[wanted * 2] * 3] * len(seen)
         assert state.tolist() == [wanted] * 3
         seen.clear()
