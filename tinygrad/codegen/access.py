@@ -22,6 +22,7 @@ from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import element, elements, flat_offset, option
 from tinygrad.loops.reads import LONGEST_STEP
 from tinygrad.loops.roles import name_of, role_of, size_of
+from tinygrad.schedule.bases import sure_size
 from tinygrad.simplify.masks import gate_of
 from tinygrad.uop import Ops, UOp
 from tinygrad.uop.instructions import ALIGNMENT
@@ -107,7 +108,7 @@ class Access:
     def _is_inside(self, read: UOp, copies: Copies) -> bool:
         """Whether a read stays within its array, whatever its gate and limits say."""
         memory = read.src[0]
-        end = memory.arg[1] if memory.op is Ops.PARAM else elements(memory) + SLACK
+        end = sure_size(memory) if memory.op is Ops.PARAM else elements(memory) + SLACK
         low, high = self.integers.interval(flat_offset(read), copies)
         return bool(low >= 0 and high < end)
 

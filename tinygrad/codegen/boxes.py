@@ -15,6 +15,7 @@ from tinygrad.codegen.tiles import in_turns
 from tinygrad.loops.layout import element, flat_offset, option
 from tinygrad.loops.reads import copy_of
 from tinygrad.loops.roles import own_ranges, size_of
+from tinygrad.schedule.bases import sure_size
 from tinygrad.simplify.affine import FREE, add, affine
 from tinygrad.simplify.forms import Terms, step_in
 from tinygrad.simplify.masks import conditions_of, gate_of
@@ -111,7 +112,7 @@ def _can_see(axes: Sequence[Axis], memory: UOp) -> bool:
     """Whether a buffer can be a tensor of these axes."""
     last = sum((axis.places - 1) * axis.stride for axis in axes)
     spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
-    is_inside = last < memory.arg[1] and all(low >= 0 and high < WIDEST for low, high in spans)
+    is_inside = last < sure_size(memory) and all(low >= 0 and high < WIDEST for low, high in spans)
     return is_inside and not any(x.stride * memory.dtype.itemsize % STEP for x in axes[1:])
 
 

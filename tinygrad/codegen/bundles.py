@@ -200,7 +200,7 @@ class _Function:
         for node in part.phase.program:
             if node.op is Ops.PARAM:
                 slots = [member.slots[node.arg[0]] for member in part.members]
-                params = [self._argument(node.replace(arg=(s, node.arg[1]))) for s in slots]
+                params = [self._argument(node.replace(arg=(s, *node.arg[1:]))) for s in slots]
                 changes[node] = self._pick(which, params)
             elif node.op is Ops.DEFINE_VAR:
                 number = variable_number(node.arg[0])

@@ -2,6 +2,7 @@
 
     structure       a graph without its buffers: equal for each step of a training loop
     numbers         which numbers in it may differ, too
+    sizes           which sizes: graphs of one plan, where they change from turn to turn
     plans, cache    its plan: from this process, from the disk, or made
     making          the one way to the floors that rewrite
     cold            takes it when it is first needed: in a warm process never

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import Recent
@@ -34,22 +35,32 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
 from tinygrad.engine.numbers import Number, key_of
 from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.sizes import Alike, Keys, outline
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
-from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
 from tinygrad.uop import Ops, UOp
 from tinygrad.uop.placement import Cut, Place, Placement
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
+ENOUGH = 16  # uses of a plan for any size by one form, after which that gets its own
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Shared:
-    """The plan of a form. It was made for `numbers`; those at the places `open` may differ."""
+    """The plan of a form, and how often it was used. It was made for `numbers`; those at the places
+    `open` may differ. A plan for any size is given that of the form."""
 
     plan: RunnablePlan
-    numbers: tuple[UOp | int, ...]
+    numbers: Keys
     open: tuple[int, ...] = ()
+    size: tuple[int, ...] = ()
+    uses: int = 0
+
+    @property
+    def operations(self) -> float:
+        """Of a kernel, on average."""
+        return self.plan.operations
 
 
 _plans: Recent[tuple[Any, ...], _Shared] = Recent(MOST_PLANS)
@@ -58,30 +69,42 @@ listeners: list[Callable[[UOp], None]] = []
 """Called with each structure's graph whose plan is found or made (VIZ)."""
 
 
-Found = tuple[RunnablePlan, list[tuple[str, int]], list[Number]]
-"""A plan with its kernels compiled and loaded; the names and values of its variables; and the bound
-variables and numbers whose values the first of these are."""
+class Found(NamedTuple):
+    """A plan with its kernels compiled and loaded; the names and values of its variables; and the
+    bound variables and numbers whose values the first of these are. Whether it is one for graphs of
+    several sizes."""
+
+    plan: RunnablePlan
+    variables: list[tuple[str, int]]
+    numbers: list[Number]
+    is_of_any_size: bool
 
 
-def known_plan(structure: Structure) -> Found | None:
-    """The plan of a structure, if it was made before."""
-    key = _key_of(structure)
-    found = _plans.get(key)
-    if found is None or not _differing(found, structure).issubset(found.open):
+def known_plan(structure: Structure, own: bool = False) -> Found | None:
+    """The plan of a structure, if it was made before; `own`: not one for any size."""
+    found = _plans.get(key := _key_of(structure))
+    if found is None or (found.size and (own or found.uses >= ENOUGH)):
+        return None
+    if not _differing(found, structure).issubset(found.open):
         return None
     _plans.used(key)
+    found.uses += 1
     numbers = [structure.numbers[i] for i in found.open]
     variables = structure.variables(numbers)
-    variables += [("", value) for value in found.plan.plan.values]
-    return found.plan, variables, [*structure.binds, *numbers]
+    variables += [("", value) for value in (*found.size, *found.plan.plan.values)]
+    return Found(found.plan, variables, [*structure.binds, *numbers], bool(found.size))
 
 
-def make_plan(structure: Structure) -> None:
-    """Makes the plan of a structure known."""
+def make_plan(structure: Structure, own: bool = False) -> None:
+    """Makes the plan of a structure known; `own`: not one for any size."""
     key = _key_of(structure)
     with preparing.now:
-        if known_plan(structure) is None:  # else another thread was faster
-            _plans[key] = _shared(structure, _plans.get(key))
+        if known_plan(structure, own) is not None:
+            return  # another thread was faster
+        before = _plans.get(key)
+        is_new = before is None and not (own or BEAM)
+        made = _for_any_size(structure) if is_new else None
+        _plans[key] = _shared(structure, before) if made is None else made
 
 
 def _key_of(structure: Structure) -> tuple[Any, ...]:
@@ -100,7 +123,52 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), tuple(map(key_of, structure.numbers)), places)
+    return _Shared(runnable_plan(sink), _keys_of(structure), places)
+
+
+def _keys_of(structure: Structure) -> Keys:
+    return tuple(map(key_of, structure.numbers))
+
+
+_alike: Recent[tuple[Any, ...], Alike] = Recent(MOST_PLANS)
+
+
+def _for_any_size(structure: Structure) -> _Shared | None:
+    """The plan for this graph and for those that differ from it in sizes, if these change in each
+    turn. If not, it is noted that this one will get its own."""
+    places = {node.arg for node in structure.nodes if node.op is Ops.DEVICE}
+    outlined = outline(structure) if all(map(_takes_any_size, places)) else None
+    if outlined is None or len(places) != 1:
+        return None
+    form, sizes = outlined
+    numbers = _keys_of(structure)
+    alike = _alike.setdefault((form, *settings_of_plans()), Alike())
+    size = None if alike.span is None else alike.span.number_of(sizes, numbers)
+    if size is None:
+        span = alike.next_span(sizes, numbers)
+        if span is None:
+            made = _shared(structure, None)
+            alike.see(sizes, numbers, made)
+            return made
+        variables = [structure.numbers[i] for i in span.open]
+        name = variable_name(len(structure.binds) + len(variables))
+        n = UOp.variable(name, span.rule.low, span.rule.high)
+        try:
+            plan = runnable_plan(structure.open_sink(variables, span.args(structure, n)))
+        except Exception as error:
+            if DEBUG >= 1:
+                print(f"each size gets a plan of its own, as there is none for all: {error}")
+            alike.is_hopeless = True
+            return None
+        alike.span, alike.plan = span, plan
+        size = span.number_of(sizes, numbers)
+    assert alike.span is not None and size is not None, "a graph is one of those like it"
+    return _Shared(alike.plan, numbers, alike.span.open, (size,))
+
+
+def _takes_any_size(device: Any) -> bool:
+    """Whether a kernel of any size is nearly as fast there as one of a fixed size."""
+    return isinstance(device, str) and not keeps(device) and not Device[device].target.has_groups
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

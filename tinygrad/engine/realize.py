@@ -27,6 +27,7 @@ import tinygrad.engine.loop  # noqa: F401  registers how to run a SCAN
 from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import garbage_kept
+from tinygrad.base.settings import ANY_SIZE
 from tinygrad.engine.aliases import bottom_of, without_detach, writable_part
 from tinygrad.engine.chains import Runs, note_unstored
 from tinygrad.engine.devices import Device
@@ -206,6 +207,7 @@ def _compute(wanted: list[UOp]) -> None:
     recorder = computing.recorder
     pending: Pending | None = None
     moment = None
+    own = recorder is not None or not ANY_SIZE  # a step that is captured keeps its sizes
     with recorder.unwatched() if recorder else contextlib.nullcontext():
         while True:
             with keeping.now:
@@ -213,12 +215,12 @@ def _compute(wanted: list[UOp]) -> None:
                     pending, moment = _pending(wanted), _moment()
                 if pending is None:
                     return
-                if (found := known_plan(pending.structure)) is not None:
+                if (found := known_plan(pending.structure, own)) is not None:
                     _run(pending, found)
                     return
             try:
                 with garbage_kept():
-                    make_plan(pending.structure)  # takes long, so others go on
+                    make_plan(pending.structure, own)  # takes long, so others go on
             except Exception:
                 others = [node for node in pending.wanted if node not in wanted]
                 if not others:
@@ -280,9 +282,10 @@ def _without_views(wanted: Sequence[UOp]) -> list[UOp]:
 
 
 def _run(pending: Pending, found: Found) -> None:
-    (wanted, structure), (runnable, variables, numbers) = pending, found
+    (wanted, structure), (runnable, variables, numbers, is_of_any_size) = pending, found
     params = [buffer_of(node) for node in structure.params]
-    buffers = runnable.storages(params, {}, arenas_for([runnable]))
+    given = _in_room(wanted, runnable) if is_of_any_size else {}
+    buffers = runnable.storages(params, given, arenas_for([runnable]))
     # it runs, a capture observes it, and CHECKs leave fault words for the next read
     run = Run(wanted, structure, runnable, params, variables, numbers, buffers)
     recorder = computing.recorder
@@ -314,6 +317,17 @@ def _run(pending: Pending, found: Found) -> None:
     for buffer in params:
         if buffer.others:
             renew(buffer)
+
+
+def _in_room(wanted: Sequence[UOp], runnable: RunnablePlan) -> dict[int, Buffer]:
+    """Storage for results of a plan for several sizes, which may read as far as the largest."""
+    given: dict[int, Buffer] = {}
+    for root, number in zip(wanted, runnable.plan.results, strict=True):
+        kept, base = runnable.plan.storages[number], stored_base(root)
+        if kept.kind == "out":
+            room = Buffer(kept.device, kept.nbytes)
+            given[number] = room.view(0, base.size * kept.dtype.itemsize)
+    return given
 
 
 def _with_old_readers(wanted: list[UOp]) -> list[UOp]:

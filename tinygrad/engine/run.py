@@ -379,6 +379,12 @@ class RunnablePlan:
             self.items = [item._replace(step=step) for item, step in pairs]
         self.faults = [item.faults for item in self.items if item.faults is not None]
 
+    @property
+    def operations(self) -> float:
+        """Of a kernel, on average."""
+        kernels = [item.kernel.record for item in self.items if item.kernel is not None]
+        return sum(kernel.operations for kernel in kernels) / max(1, len(kernels))
+
     @once
     def chain(self) -> Chain:
         """The plan alone, ready to run."""

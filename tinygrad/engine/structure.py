@@ -5,20 +5,24 @@ loop have one structure, and so one plan."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import prod
 from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, value_of
-from tinygrad.schedule.bases import stored_base
+from tinygrad.schedule.bases import is_concrete, stored_base
 from tinygrad.schedule.plan import bits_variable, variable_name
+from tinygrad.schedule.regroup import regrouped, symbolic_axes_lead
 from tinygrad.schedule.strides import steps_between
 from tinygrad.uop import Ops, UOp
+from tinygrad.uop.infer import least, most, settled
 from tinygrad.uop.placement import names_of
 
 _DETACH = Ops.DETACH  # used for each node: lookups of an enum's members are slow
 _NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
+NOTHING_SIZED: Mapping[UOp, Any] = {}
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
@@ -40,17 +44,21 @@ class Structure:
         """The graph with PARAMs for BUFFERs and `v000`, `v001`, ... for bound variables."""
         return self.open_sink(())
 
-    def open_sink(self, open_numbers: Collection[Number]) -> UOp:
+    def open_sink(
+        self, open_numbers: Collection[Number], sizes: Mapping[UOp, Any] = NOTHING_SIZED
+    ) -> UOp:
         """The same, with further variables for some of the numbers; that of a constant holds
-        its bits."""
+        its bits. `sizes` are the args of nodes whose sizes are symbolic, instead of their own."""
         made: dict[UOp, UOp] = {}
         params = {node: i for i, node in enumerate(self.params)}
         variables = {each: variable_name(i) for i, each in enumerate((*self.binds, *open_numbers))}
         boxes = {number.box for number in open_numbers if isinstance(number, Begin)}
         for node in self.nodes:
             if node.op is Ops.BUFFER:
-                source = (made[node.src[1]],)
-                made[node] = UOp(Ops.PARAM, node.dtype, source, (params[node], node.arg))
+                source, size = (made[node.src[1]],), sizes.get(node, node.arg)
+                bounds = () if isinstance(size, int) else (least(size),)
+                param = UOp(Ops.PARAM, node.dtype, source, (params[node], most(size), *bounds))
+                made[node] = param.shrink(((0, size),))
             elif node.op is Ops.DEVICE:  # a plan must not keep a tensor's node alive
                 made[node] = node.replace(tag="plan")
             elif node.op is Ops.BIND:
@@ -67,26 +75,33 @@ class Structure:
                 made[node] = node.with_src(tuple(made[s] for s in node.src[:1]))
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
+            elif node in sizes:
+                made[node] = _resized(node, sizes[node], [made[met(s, made)] for s in node.src])
+                made[node].origin = node.origin
             else:
                 sources = [made[s if s in made else met(s, made)] for s in node.src]
                 made[node] = node.with_src(tuple(sources))
                 made[node].origin = node.origin
-        return UOp.sink(*self._apart(made))
+                if sizes and node.op is Ops.ASSIGN and not is_concrete(made[node]):
+                    raise ShapeError(f"write: of {made[node].shape}; legal are sizes that stay")
+        return UOp.sink(*self._apart(made, bool(sizes)))
 
-    def _apart(self, made: dict[UOp, UOp]) -> list[UOp]:
+    def _apart(self, made: dict[UOp, UOp], packed: bool) -> list[UOp]:
         """The roots as `made`. What differs only by what plans leave out (gradients' ends,
         constants of their own) comes to one node; it is stored for each, so that no write to one
-        is seen by another."""
+        is seen by another. `packed`: no results have room between their elements."""
         owners: dict[UOp, UOp] = {}
         roots = []
         for root in self.roots:
             root = met(root, made)
             base, end = stored_base(root), stored_base(made[root])
+            steps = steps_between(made[root], end)
+            if packed and not is_concrete(end):
+                end, steps = _packed(made[met(base, made)]), []
             owner = owners.setdefault(end, base)
             while owner is not base and end.op not in (Ops.PARAM, Ops.ASSIGN):
                 end = end.contiguous().replace(tag="own")
                 owner = owners.setdefault(end, base)
-            steps = steps_between(made[root], stored_base(made[root]))
             roots.append(end.moved_by(steps))
         return roots
 
@@ -94,6 +109,24 @@ class Structure:
         """The values of the sink's variables, and the names of those that have one."""
         named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
         return named + [("", value_of(number)) for number in open_numbers]
+
+
+def _resized(node: UOp, arg: Any, sources: Sequence[UOp]) -> UOp:
+    """The node with other sizes, of which some are symbolic."""
+    if node.op is Ops.ARANGE:
+        return UOp.arange(arg, node.device, node.dtype)
+    (source,) = sources
+    if node.op is Ops.RESHAPE and not symbolic_axes_lead(source.shape, arg):
+        return regrouped(source, source.shape, arg)
+    return source.moved(node.op, arg)
+
+
+def _packed(node: UOp) -> UOp:
+    """A value of symbolic sizes as its elements in order, without room between them."""
+    total = settled(prod(node.shape))
+    if symbolic_axes_lead(node.shape, (total,)):
+        return node.reshape((total,))
+    return regrouped(node, node.shape, (total,))
 
 
 def resolved(node: UOp) -> UOp:

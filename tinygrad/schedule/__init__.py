@@ -19,7 +19,7 @@ What the walk stands on:
     bases           what must lie in memory for a value to be read there
     strides         how far apart the elements of a view lie: which are copies, which repeat some
     demand          which kernel needs an element, at which index, under which gate
-    movement        a reshape or a flip as index arithmetic
+    movement        a reshape or a flip as index arithmetic (regroup: reshapes of symbolic sizes)
     inlining        the decision: stored, or computed again (redo: what that costs)
     rows, row_loops what is kept in rows, as attention's scores; loops of reductions go first
     crossings       kernels that keep the same rows, one along what the other has as rows, are one

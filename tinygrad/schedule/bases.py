@@ -27,6 +27,11 @@ def is_memory(node: UOp) -> bool:
     return node.op in MEMORY_LEAVES
 
 
+def sure_size(memory: UOp) -> int:
+    """The elements that a PARAM has for certain: of a symbolic size, the fewest."""
+    return int(memory.arg[-1])
+
+
 def is_concrete(node: UOp) -> bool:
     """Whether no size of its shape is symbolic."""
     return all(isinstance(n, int) for n in node.shape)

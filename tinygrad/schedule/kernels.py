@@ -87,8 +87,9 @@ class _Planner:
         if node not in self.version_number:
             self.version_number[node] = len(self.versions)
             self.versions.append(node)
-        kept = self.storages[self._storage(node)]
-        return UOp(Ops.PARAM, kept.dtype, arg=(self.version_number[node], kept.size))
+        kept, home = self.storages[self._storage(node)], storage_home(node)
+        sure = home.arg[2:] if home.op is Ops.PARAM else ()
+        return UOp(Ops.PARAM, kept.dtype, arg=(self.version_number[node], kept.size, *sure))
 
     # ---- units and their order -------------------------------------------------------------------
 

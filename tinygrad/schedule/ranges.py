@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import memory_base, reached
+from tinygrad.schedule.bases import memory_base, reached, sure_size
 from tinygrad.schedule.demand import Demand, Kernel, loop_shape
 from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
@@ -184,7 +184,7 @@ def _freed(read: UOp, wanted: set[UOp]) -> UOp:
     for condition in [c for c in conditions if c in wanted and not c.variables()]:
         rest = [c for c in conditions if c is not condition]
         low, high = bounds_under(rest, offset)
-        is_inside = low >= 0 and high < memory.arg[1]  # bounds are no tighter than what is read
+        is_inside = low >= 0 and high < sure_size(memory)  # bounds are no tighter than what is read
         if is_inside and (low, high) == bounds_under(conditions, offset):
             conditions = rest
     return memory.index(offset, gate=all_of(conditions) if conditions else None)
@@ -251,4 +251,4 @@ _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 def _is_inside(memory: UOp, offset: UOp) -> bool:
     """Whether every turn of the loops reads an existing element. Then no gate is needed, and values
     that don't depend on a gate's loops stay the same for all their turns."""
-    return bool(offset.vmin >= 0 and offset.vmax < memory.arg[1])
+    return bool(offset.vmin >= 0 and offset.vmax < sure_size(memory))

@@ -350,6 +350,8 @@ class _Asked:
         where = self.lines.numbers()
         if inputs is None or over is None or kept is None or set(done.structure.binds) - {*where}:
             return None
+        if any(made.nbytes < plan.plan.storages[n].nbytes for n, made in done.results.items()):
+            return None  # of a plan for any size, which has room for the largest
         taken = [(i, where[number]) for i, number in enumerate(done.numbers) if number in where]
         begins: list[int | None] = list(self.lines.begins)
         for _, number in taken:

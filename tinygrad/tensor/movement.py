@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain, prod
 from tinygrad.engine.untold import refuse_to_fix
+from tinygrad.schedule.regroup import regrouped, symbolic_axes_lead
 from tinygrad.tensor.arguments import check_types, given_sizes
 from tinygrad.tensor.conversion import Conversion
-from tinygrad.tensor.creation import checked_shape, node_of
+from tinygrad.tensor.creation import checked_shape
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.tensor.shapes import Shape, Sint, axis_of, check_axes
 from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
-from tinygrad.uop.infer import most, settled
+from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
 Pads = tuple[tuple[Sint, Sint], ...]
@@ -60,7 +60,7 @@ class Movement(Conversion):
         if final == self.shape:
             return self
         if not symbolic_axes_lead(self.shape, final):
-            return self._from(_regrouped(self._seen, self.shape, final))
+            return self._from(regrouped(self._seen, self.shape, final))
         return self._from(reshaped(self._seen, final + self._element))
 
     def _of_now(self) -> Self:
@@ -309,42 +309,6 @@ class Movement(Conversion):
         """
         apart, order, final = steps_of(formula, self.shape, sizes)
         return self.reshape(apart).permute(order).reshape(final)
-
-
-def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:
-    """Whether a symbolic axis is the first of those that become, or were made of, others: storage
-    has room for the largest size, so what follows in it must have a place that is known."""
-    if all(isinstance(n, int) for n in (*shape, *other)):
-        return True
-    rests = [[n for n in sizes if n != 1] for sizes in (shape, other)]
-    while all(rests):
-        group = [rest.pop(0) for rest in rests]
-        while group[0] is not group[1] and group[0] != group[1]:
-            rooms = list(map(most, group))
-            short = rooms.index(min(rooms))
-            if rooms[0] == rooms[1] or not rests[short] or not isinstance(rests[short][0], int):
-                return False
-            group[short] = settled(group[short] * rests[short].pop(0))
-    return True
-
-
-def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
-    """The elements of `shape` under another one that is no view of the storage, as it has room for
-    the largest sizes: each is read where it lies."""
-    kind = dtypes.int32 if node.size < 1 << 31 else dtypes.int64
-
-    def everywhere(size: Sint) -> UOp:  # as a value
-        return node_of(size, kind, node.device).broadcast_to(final)
-
-    place, stride = everywhere(0), 1
-    for axis in reversed(range(len(final))):
-        count = UOp.positions(final, axis, node.device, kind)
-        place, stride = place + count * everywhere(stride), settled(stride * final[axis])
-    indices: list[UOp] = []
-    for size in reversed(shape):
-        indices.insert(0, place % everywhere(size))
-        place = place // everywhere(size)
-    return node.index(*indices)
 
 
 def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
