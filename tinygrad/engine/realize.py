@@ -323,10 +323,10 @@ def _in_room(wanted: Sequence[UOp], runnable: RunnablePlan) -> dict[int, Buffer]
     """Storage for results of a plan for several sizes, which may read as far as the largest."""
     given: dict[int, Buffer] = {}
     for root, number in zip(wanted, runnable.plan.results, strict=True):
-        kept, base = runnable.plan.storages[number], stored_base(root)
-        if kept.kind == "out":
-            room = Buffer(kept.device, kept.nbytes)
-            given[number] = room.view(0, base.size * kept.dtype.itemsize)
+        kept = runnable.plan.storages[number]
+        nbytes = stored_base(root).size * kept.dtype.itemsize
+        if kept.kind == "out" and nbytes < kept.nbytes:
+            given[number] = Buffer(kept.device, kept.nbytes).view(0, nbytes)
     return given
 
 
