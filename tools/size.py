@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 5930,
     "codegen": 5705,
     "backends/*": 2975,
-    "engine": 6285,
+    "engine": 6290,
     "tensor/*": 8390,
 }
 CORE_BUDGET = 37_990  # all of the above: the floors that make a Tensor run, with every renderer

@@ -15,6 +15,12 @@ SIZES = 7, 5, 11, 6, 12, 33, 4, 64, 17
 WEIGHT = np.random.default_rng(1).standard_normal((12, 9)).astype(np.float32)
 
 
+@pytest.fixture(autouse=True)
+def any_size():
+    with Context(ANY_SIZE=1):
+        yield
+
+
 def cat(*parts, dim):
     return (
         torch.cat(parts, dim) if isinstance(parts[0], torch.Tensor) else Tensor.cat(*parts, dim=dim)

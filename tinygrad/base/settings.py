@@ -50,7 +50,7 @@ TABLE = (
     Row("ALLOW_TF32", 0, "1: a card multiplies float32 with mantissas of 10 bits, by its units"),
     Row("DEVICE_TIMEOUT", 0, "seconds to wait for kernels of a device; 0: as long as it takes"),
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
-    Row("ANY_SIZE", 1, "0: a plan for each size, also where a loop's sizes change"),
+    Row("ANY_SIZE", 0, "1: one plan where the sizes in a loop change each turn"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),
     Row(
         "RING", 1, "sums over several devices go 0: in trees · 1: large ones around rings · 2: all"

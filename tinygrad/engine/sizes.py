@@ -58,6 +58,7 @@ def outline(structure: Structure) -> tuple[tuple[Any, ...], Sizes] | None:
         form += (node.op, node.dtype, arg, node.tag, len(sources))
         form += [at[source if source in at else met(source, at)] for source in sources]
     form += [at[met(root, at)] for root in structure.roots]
+    form.append(len(structure.numbers))
     return (tuple(form), tuple(sizes)) if all(type(n) is int for n in sizes) else None
 
 
