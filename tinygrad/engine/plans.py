@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import Recent
 from tinygrad.base.settings import (
     BEAM,
@@ -35,7 +35,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
 from tinygrad.engine.numbers import Number, key_of
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.engine.sizes import Alike, Keys, outline
+from tinygrad.engine.sizes import Alike, Keys, Span, outline
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
@@ -102,9 +102,8 @@ def make_plan(structure: Structure, own: bool = False) -> None:
         if known_plan(structure, own) is not None:
             return  # another thread was faster
         before = _plans.get(key)
-        is_new = before is None and not (own or BEAM)
-        made = _for_any_size(structure) if is_new else None
-        _plans[key] = _shared(structure, before) if made is None else made
+        is_first = before is None and not (own or BEAM)
+        _plans[key] = _for_any_size(structure) if is_first else _shared(structure, before)
 
 
 def _key_of(structure: Structure) -> tuple[Any, ...]:
@@ -133,37 +132,38 @@ def _keys_of(structure: Structure) -> Keys:
 _alike: Recent[tuple[Any, ...], Alike] = Recent(MOST_PLANS)
 
 
-def _for_any_size(structure: Structure) -> _Shared | None:
+def _for_any_size(structure: Structure) -> _Shared:
     """The plan for this graph and for those that differ from it in sizes, if these change in each
-    turn. If not, it is noted that this one will get its own."""
+    turn; else its own."""
     places = {node.arg for node in structure.nodes if node.op is Ops.DEVICE}
-    outlined = outline(structure) if all(map(_takes_any_size, places)) else None
-    if outlined is None or len(places) != 1:
-        return None
+    takes = len(places) == 1 and all(map(_takes_any_size, places))
+    if not takes or (outlined := outline(structure)) is None:
+        return _shared(structure, None)
     form, sizes = outlined
     numbers = _keys_of(structure)
     alike = _alike.setdefault((form, *settings_of_plans()), Alike())
-    size = None if alike.span is None else alike.span.number_of(sizes, numbers)
+    size = alike.number_of(sizes, numbers)
+    if size is None and (span := alike.next_span(sizes, numbers)) is not None:
+        alike.take(span, _plan_of(structure, span))
+        size = alike.number_of(sizes, numbers)
     if size is None:
-        span = alike.next_span(sizes, numbers)
-        if span is None:
-            made = _shared(structure, None)
-            alike.see(sizes, numbers, made)
-            return made
-        variables = [structure.numbers[i] for i in span.open]
-        name = variable_name(len(structure.binds) + len(variables))
-        n = UOp.variable(name, span.rule.low, span.rule.high)
-        try:
-            plan = runnable_plan(structure.open_sink(variables, span.args(structure, n)))
-        except Exception as error:
-            if DEBUG >= 1:
-                print(f"each size gets a plan of its own, as there is none for all: {error}")
-            alike.is_hopeless = True
-            return None
-        alike.span, alike.plan = span, plan
-        size = span.number_of(sizes, numbers)
-    assert alike.span is not None and size is not None, "a graph is one of those like it"
-    return _Shared(alike.plan, numbers, alike.span.open, (size,))
+        made = _shared(structure, None)
+        alike.see(sizes, numbers, made)
+        return made
+    return _Shared(alike.plan, numbers, alike.open, (size,))
+
+
+def _plan_of(structure: Structure, span: Span) -> RunnablePlan | None:
+    """The plan for all graphs of a span; None if an operation takes no symbolic size."""
+    variables = [structure.numbers[i] for i in span.open]
+    name = variable_name(len(structure.binds) + len(variables))
+    n = UOp.variable(name, span.rule.low, span.rule.high)
+    try:
+        return runnable_plan(structure.open_sink(variables, span.args(structure, n)))
+    except (ArgumentError, ShapeError) as error:
+        if DEBUG >= 1:
+            print(f"each size gets a plan of its own, as there is none for all: {error}")
+        return None
 
 
 def _takes_any_size(device: Any) -> bool:

@@ -173,6 +173,22 @@ class Alike:
         self.plan: Any = None
         self.is_hopeless = False  # an operation takes no symbolic size
 
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The places of the constants that the plan for any size takes."""
+        return () if self.span is None else self.span.open
+
+    def number_of(self, sizes: Sizes, numbers: Keys) -> int | None:
+        """The n of a graph, if the plan for any size is for it."""
+        return None if self.span is None else self.span.number_of(sizes, numbers)
+
+    def take(self, span: Span, plan: Any) -> None:
+        """Takes the plan for any size; None if there can't be one."""
+        if plan is None:
+            self.is_hopeless = True
+        else:
+            self.span, self.plan = span, plan
+
     def see(self, sizes: Sizes, numbers: Keys, plan: Own) -> None:
         """Notes a graph that got a plan of its own."""
         others = [each for each in self.seen if each[0] != sizes]
@@ -180,7 +196,8 @@ class Alike:
 
     def next_span(self, sizes: Sizes, numbers: Keys) -> Span | None:
         """For which graphs, like this one and the last ones, a plan for any size is worth it: if
-        each had another size, was over after a step or two, and took longer to plan than to run."""
+        each had another size, was over after a step or two, and takes longer to plan than to
+        run."""
         others = [each for each in self.seen if each[0] != sizes]
         if self.is_hopeless or len(others) < TURNS:
             return None
@@ -188,6 +205,5 @@ class Alike:
         if any(p.uses > 2 or p.operations > OPERATIONS for p in plans):
             return None
         rule = rule_of([sizes, *(each for each, *_ in others)])
-        places = set(() if self.span is None else self.span.open)
-        places.update(*(differing(each, numbers) for _, each, _ in others))
+        places = set(self.open).union(*(differing(each, numbers) for _, each, _ in others))
         return None if rule is None else Span(rule, numbers, tuple(sorted(places)))

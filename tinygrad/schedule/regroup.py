@@ -35,21 +35,23 @@ def regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
     """The elements of `node`, which has `shape` and perhaps more axes, under `final` in its place:
     each is read where it lies."""
     kind = dtypes.int32 if node.size < 1 << 31 else dtypes.int64
-    place, stride = _everywhere(0, kind, node.device, final), 1
+    place = UOp.const(kind, 0, node.device).broadcast_to(final)
+    stride: Any = 1
     for axis in reversed(range(len(final))):
         count = UOp.positions(final, axis, node.device, kind)
-        place = place + count * _everywhere(stride, kind, node.device, final)
+        place = place + count * for_each(place, stride, kind)
         stride = settled(stride * final[axis])
     indices: list[UOp] = []
     for size in reversed(shape[1:]):
-        inner = _everywhere(size, kind, node.device, final)
+        inner = for_each(place, size, kind)
         indices.insert(0, place % inner)
         place = place // inner
     return node.index(place, *indices)
 
 
-def _everywhere(size: Any, kind: DType, device: Any, shape: Shape) -> UOp:
-    """A size as a number for each element of `shape`."""
-    zero = UOp.const(kind, 0, device)
-    number = UOp.const(kind, size, device) if isinstance(size, int) else size.cast(kind) + zero
-    return number.broadcast_to(shape)
+def for_each(node: UOp, size: int | UOp, dtype: DType) -> UOp:
+    """A size as a number for each element of `node`."""
+    number = UOp.const(dtype, 0, node.device)
+    if isinstance(size, UOp):
+        number, size = number + size.cast(dtype), 0
+    return number.broadcast_to(node.shape) + size

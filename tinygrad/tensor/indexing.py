@@ -14,11 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygrad.base.dtype import DType, compute_dtype, dtypes
+from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain, prod
 from tinygrad.engine.realize import capturing, read, read_from
 from tinygrad.engine.turns import keeping, turns
+from tinygrad.schedule.regroup import for_each
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.core import Core
@@ -473,7 +474,7 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     unsigned = dtypes.uint64 if node.dtype.itemsize == 8 else dtypes.uint32
     if node.dtype.itemsize < 4 and not dtypes.is_unsigned(node.dtype):
         node = node.cast(dtypes.int32)  # its sign, over 32 bits
-    limit, legal = _for_each(node, size, unsigned), "those on it"
+    limit, legal = for_each(node, size, unsigned), "those on it"
     if isinstance(size, int):
         legal = f"{0 if from_zero else -size} to {size - 1}"
 
@@ -491,14 +492,6 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     return _least(checked, limit - 1)
 
 
-def _for_each(node: UOp, size: int | UOp, dtype: DType) -> UOp:
-    """A size as a number for each element of `node`."""
-    number = UOp.const(dtype, 0, node.device)
-    if isinstance(size, UOp):
-        number, size = number + size.cast(dtype), 0
-    return number.broadcast_to(node.shape) + size
-
-
 def _least(one: UOp, other: UOp) -> UOp:
     return (one < other).where(one, other)
 
@@ -510,7 +503,7 @@ def legal_class(node: UOp, size: Any, operation: str, ignored: int | None = None
     if node.vmin >= 0 and node.vmax < least(size):
         return node
     wide = node.cast(dtypes.int64) if node.dtype.itemsize < 8 else node
-    ok = wide < _for_each(node, size, wide.dtype)
+    ok = wide < for_each(node, size, wide.dtype)
     if not dtypes.is_unsigned(node.dtype):
         ok = ok & (wide >= 0)
     if ignored is not None:
