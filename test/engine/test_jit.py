@@ -1474,8 +1474,11 @@ def test_a_copy_of_a_step_has_captured_nothing(copied):
 def test_a_gradient_that_is_no_tensor_is_of_no_concern_to_a_capture():
     odd = Tensor([1.0], requires_grad=True)
     odd.grad = 5
-    step = TinyJit(lambda x: (x + 1).realize())
+    one = Tensor([1.0], requires_grad=True)
+    step = TinyJit(lambda x: (x + one).realize())
     assert [step(Tensor([float(n)]).realize()).item() for n in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    one.requires_grad = False  # of no concern to a step without gradients
+    assert step(Tensor([4.0]).realize()).item() == 5.0 and odd.grad == 5
     odd.grad = None
 
 

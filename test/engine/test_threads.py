@@ -273,6 +273,28 @@ def test_what_another_thread_makes_of_the_state_during_a_capture_stays_its_own()
         assert [t.tolist()[0] for t in made] == [1 * 3, 2 * 5, 2 * 3, 3 * 5][: 2 * n + 2]
 
 
+@pytest.mark.parametrize("before, during", [(2.0, None), (2.0, 3.0), (None, 3.0), (5, None)])
+def test_gradients_that_another_thread_sets_during_a_capture_stay_its_own(before, during):
+    def given(value):
+        return Tensor([value]) if isinstance(value, float) else value
+
+    theirs, state = (Tensor([1.0], requires_grad=True) for _ in range(2))
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        beside(lambda: setattr(theirs, "grad", given(during)), 60)
+        return (x * state).realize()
+
+    for n in range(2):
+        theirs.grad = given(before)
+        assert step(given(float(n))).item() == n
+    for gradient in (given(4.0), None):
+        theirs.grad = gradient
+        state.requires_grad = gradient is None  # of no concern to a step without gradients
+        assert step(given(2.0)).item() == 2
+        assert theirs.grad is gradient
+
+
 def test_another_thread_may_drop_its_view_of_the_state_during_a_capture():
     state, one = Tensor([1.0, 1.0]).realize(), Tensor([1.0, 1.0]).realize()
     turn = threading.Barrier(2, timeout=20)

@@ -263,9 +263,9 @@ class Capture:
         if not holder.has_gradient or (place is not None and place not in self.made.written):
             self.gradients.sees(holder)
 
-    def clears_gradient(self, holder: Holder) -> None:
-        """Notes that replays must leave none there."""
-        self.gradients.clears(holder)
+    def sets_gradient(self, holder: Holder, gradient: Any) -> None:
+        """Notes that replays must leave there what the step leaves."""
+        self.gradients.sets(holder, gradient)
 
     def each_time(self, happens: Callable[[], None]) -> None:
         """Notes what the host does before each replay."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError, TinygradError
@@ -50,6 +50,7 @@ class Gradients:
         self._firsts: list[weakref.ref[Holder]] = []
         self._seen: list[weakref.ref[Holder]] = []
         self._cleared: list[weakref.ref[Holder]] = []
+        self._set: dict[int, weakref.ref[Holder]] = {}  # other threads set those of others
         self._reads: list[_Read] = []
         self._made: list[weakref.ref[Holder]] = []  # theirs are the last results of the step
         self._left: list[tuple[weakref.ref[Holder], Any]] = []  # or made, but nobody keeps them
@@ -72,9 +73,10 @@ class Gradients:
         elif holder._grad.serial < self.start and not _is_among(holder, self._seen):
             self._seen += [ref for ref, grad in self._before if grad is holder._grad]
 
-    def clears(self, holder: Holder) -> None:
-        """The step sets a gradient to None that is None already."""
-        if self._is_first(holder):
+    def sets(self, holder: Holder, gradient: Any) -> None:
+        """The step is about to give a tensor this gradient, or none."""
+        self._set[id(holder)] = weakref.ref(holder)
+        if gradient is None and holder._grad is None and self._is_first(holder):
             self._cleared.append(weakref.ref(holder))
 
     def _is_first(self, holder: Holder) -> bool:
@@ -86,14 +88,15 @@ class Gradients:
         """The gradients, but those that were given before, that the step, which has ended, made for
         tensors from before it; `state` is what it has read so far."""
         before = {id(ref()): grad for ref, grad in self._before}
-        changed = [h for h in holders if h.serial < self.start and h._grad is not before.get(id(h))]
-        known = {id(h) for h in _alive(self._made)}
+        earlier = [h for h in _alive(self._set.values()) if h.serial < self.start]
+        changed = [h for h in earlier if h._grad is not before.get(id(h))]
+        kept = {id(h) for h in _alive(self._made)}
         fresh = [h for h in changed if h.has_gradient and h._grad.serial >= self.start]
         found = []
         for h in fresh:
             old: Any = before.get(id(h))
             is_own = old is not None and old.serial in self._own
-            if id(h) not in known and not (is_own and not _is_in(old, state)):
+            if id(h) not in kept and not (is_own and not _is_in(old, state)):
                 self._made.append(weakref.ref(h))
                 found.append(h._grad)
         kept = {id(h) for h in _alive(self._made)}
@@ -160,5 +163,5 @@ def _is_among(holder: Holder, references: Sequence[weakref.ref[Holder]]) -> bool
     return any(ref() is holder for ref in references)
 
 
-def _alive(references: Sequence[weakref.ref[Holder]]) -> Iterator[Holder]:
+def _alive(references: Iterable[weakref.ref[Holder]]) -> Iterator[Holder]:
     return (holder for ref in references if (holder := ref()) is not None)

@@ -119,8 +119,8 @@ class Recorder(Protocol):
     def sees_gradient(self, holder: Holder) -> None:
         """The step's own code looks whether a tensor has a gradient."""
 
-    def clears_gradient(self, holder: Holder) -> None:
-        """A tensor shall have no gradient, and has none."""
+    def sets_gradient(self, holder: Holder, gradient: Any) -> None:
+        """A tensor shall have this gradient, or, if it is None, none."""
 
     def each_time(self, happens: Callable[[], None]) -> None:
         """Something is done by the host, which it has to do in each replay, too."""

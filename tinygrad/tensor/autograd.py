@@ -202,7 +202,7 @@ class Autograd(Pairs):
         step = computing.recorder
         if self._grad is None:
             without_gradient(self)
-            self._grad = made
+            self.grad = made
         elif getattr(self._grad, "shape", None) != made.shape or not isinstance(self._grad, Core):
             raise ArgumentError(
                 f"backward: the .grad of a tensor of shape {made.shape} was set to {self._grad!r}; "
@@ -214,7 +214,7 @@ class Autograd(Pairs):
                 there.add_(made)
         else:
             with self.no_grad():
-                self._grad = self._grad + made
+                self.grad = self._grad + made
 
     def move_gradient_to(self, place: Any) -> None:
         """See `Holder`."""

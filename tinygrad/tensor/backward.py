@@ -74,7 +74,7 @@ def promised_gradients(root: Core) -> bool:
         made = _made(root, lines, wanted, False)
         for place, gradient in made or ():
             if wanted[place]._grad is None:
-                wanted[place]._grad = gradient
+                wanted[place].grad = gradient
             else:
                 wanted[place]._add_gradient(gradient)
         return made is not None

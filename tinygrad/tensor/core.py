@@ -292,8 +292,8 @@ class Core(Holder):
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
-        if gradient is None and self._grad is None and computing.recorder is not None:
-            computing.recorder.clears_gradient(self)
+        if computing.recorder is not None:
+            computing.recorder.sets_gradient(self, gradient)
         self._grad = gradient
 
     @property

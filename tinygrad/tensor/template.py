@@ -510,12 +510,12 @@ class _OnStandIns:
     name, start = "expression", 0
     others: Collection[int] = ()
 
-    def refuse(self, _: Any = None) -> None:
+    def refuse(self, *_: Any) -> None:
         """JitError: it can't be remembered, or there is nothing that could be computed."""
         raise JitError(self.name)
 
     before = after = refuse
-    begins_gradient = sees_gradient = clears_gradient = refuse
+    begins_gradient = sees_gradient = sets_gradient = refuse
 
     def each_time(self, happens: Any) -> None:
         """It can't be remembered."""

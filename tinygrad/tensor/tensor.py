@@ -195,7 +195,7 @@ class Tensor(InPlace):
         moved = self._untaped().to(device)
         if moved.device != self.device:
             self._become(moved)
-            self._grad = None if self._grad is None else self._grad.to(device)
+            self.grad = None if self._grad is None else self._grad.to(device)
         return self
 
     def _untaped(self) -> Self:
@@ -247,7 +247,7 @@ class Tensor(InPlace):
         >>> Tensor([1, 2]).shard_(("CPU", "CPU:1"), axis=0).device
         ('CPU', 'CPU:1')
         """
-        self._grad = None if self._grad is None else self._grad.shard(devices, axis, splits)
+        self.grad = None if self._grad is None else self._grad.shard(devices, axis, splits)
         self._become(self._untaped().shard(devices, axis, splits))
         return self
 

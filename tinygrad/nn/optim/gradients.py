@@ -247,7 +247,7 @@ class GradScaler:
                 kind = compute_dtype(grad.dtype)
                 value = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
                 # halves would lose what is small
-                param._grad = value if kind is not grad.dtype else grad.copy_(value)
+                param.grad = value if kind is not grad.dtype else grad.copy_(value)
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:

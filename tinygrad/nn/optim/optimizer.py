@@ -130,7 +130,7 @@ class Stepper(ABC):
         """
         for param, grad in with_gradients(self.params):
             if set_to_none:
-                param._grad = None
+                param.grad = None
             elif param.grad is not None:  # a replay has to find one, too: without it, it stays None
                 with Tensor.no_grad():
                     grad.copy_(_nothing_like(grad))
@@ -484,7 +484,7 @@ class Optimizer(Stepper):
             kind = wide(param.dtype)
             here, slope = self._shared(i, param, grad)
             if not self.keeps_gradients:
-                param._grad = slope
+                param.grad = slope
             slope = slope.cast(kind)
             new, state = self._moved(i, here.cast(kind), -slope if self.maximize else slope)
             value = new.cast(param.dtype).shard_like(param)
