@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 910,
-    "uop": 2035,
+    "uop": 2040,
     "simplify": 1080,
     "transforms": 435,
     "schedule": 4265,
     "loops": 5930,
     "codegen": 5705,
     "backends/*": 2975,
-    "engine": 6295,
+    "engine": 6305,
     "tensor/*": 8385,
 }
-CORE_BUDGET = 38_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 38_010  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -128,6 +128,11 @@ MISUSES = {
         DTypeError,
         ["Variable: 'n' from 'a' to 5", "legal are a name and ints"],
     ),
+    "a variable whose type doesn't hold its end": (
+        lambda: Variable("n", 1, 1 << 40),
+        ArgumentError,
+        ["Variable: n from 1 to 1099511627776 of dtypes.int", "legal", "dtypes.int64"],
+    ),
     "a variable bound to a word": (
         lambda: Variable("n", 1, 5).bind("a"),
         DTypeError,

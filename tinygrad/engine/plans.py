@@ -35,7 +35,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
 from tinygrad.engine.numbers import Number, key_of
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.engine.sizes import Alike, Keys, Span, outline
+from tinygrad.engine.sizes import MOST_ROOM, Alike, Keys, Span, outline
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.engine.turns import preparing
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
@@ -154,12 +154,14 @@ def _for_any_size(structure: Structure) -> _Shared:
 
 
 def _plan_of(structure: Structure, span: Span) -> RunnablePlan | None:
-    """The plan for all graphs of a span; None if an operation takes no symbolic size."""
+    """The plan for all graphs of a span; None if an operation takes no symbolic size, or the
+    largest size much memory."""
     variables = [structure.numbers[i] for i in span.open]
     name = variable_name(len(structure.binds) + len(variables))
     n = UOp.variable(name, span.rule.low, span.rule.high)
     try:
-        return runnable_plan(structure.open_sink(variables, span.args(structure, n)))
+        made = runnable_plan(structure.open_sink(variables, span.args(structure, n)))
+        return made if made.room <= MOST_ROOM else None
     except (ArgumentError, ShapeError) as error:
         if DEBUG >= 1:
             print(f"each size gets a plan of its own, as there is none for all: {error}")

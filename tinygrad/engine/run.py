@@ -385,6 +385,12 @@ class RunnablePlan:
         kernels = [item.kernel.record for item in self.items if item.kernel is not None]
         return sum(kernel.operations for kernel in kernels) / max(1, len(kernels))
 
+    @property
+    def room(self) -> int:
+        """How many bytes its results and temporaries take."""
+        results = sum(kept.nbytes for kept in self.plan.storages if kept.kind == "out")
+        return results + sum(self.plan.arenas.values())
+
     @once
     def chain(self) -> Chain:
         """The plan alone, ready to run."""

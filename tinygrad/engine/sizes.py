@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.engine.structure import Structure, met
 from tinygrad.uop import Ops, UOp
 from tinygrad.uop.infer import settled
@@ -26,6 +27,7 @@ SIZED = frozenset((Ops.BUFFER, Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD, Ops
 
 TURNS = 2  # graphs of other sizes before the one that gets a plan for any
 ROOM = 64  # sizes up to this one are always between the bounds
+MOST_ROOM = 1 << 30  # bytes for the largest of the sizes, which each of them takes
 OPERATIONS = 5e8  # of a kernel, which take about as long as making it: then each size is worth that
 
 Sizes = tuple[int, ...]
@@ -103,7 +105,8 @@ def rule_of(samples: Sequence[Sizes]) -> Rule | None:
             low = min(numbers)
             while low > 2 and all((low - 1) * a + b > 0 for a, b in known if a):
                 low -= 1
-            return Rule(known, low, max(ROOM, 1 << (max(numbers) - 1).bit_length()))
+            high = max(ROOM, 1 << (max(numbers) - 1).bit_length())
+            return Rule(known, low, high) if high <= dtypes.int32.max else None
     return None
 
 

@@ -285,6 +285,11 @@ class UOp(Questions):
             raise ArgumentError(
                 f"Variable: {name} from {min_val} to {max_val}; legal is min_val <= max_val"
             )
+        if dtypes.is_int(dtype) and not dtype.holds(min_val, max_val):
+            raise ArgumentError(
+                f"Variable: {name} from {min_val} to {max_val} of {dtype!r}; legal are bounds that "
+                "it holds, or another dtype, as dtypes.int64"
+            )
         return UOp(Ops.DEFINE_VAR, dtype, arg=(name, min_val, max_val))
 
     @staticmethod
