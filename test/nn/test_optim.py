@@ -88,7 +88,7 @@ ALIKE = [
     *same_options("RAdam", lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
     ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
     ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
-    ("NAdam", {"lr": 0.1}, {"lr": 0.1}),
+    ("NAdam", {"lr": 0.05}, {"lr": 0.05}),
     ("NAdam", {"b1": 0.8, "weight_decay": 0.1}, {"betas": (0.8, 0.999), "weight_decay": 0.1}),
     ("RAdam", {"lr": 0.1}, {"lr": 0.1}),
     ("RAdam", {"b2": 0.7, "weight_decay": 0.1}, {"betas": (0.9, 0.7), "weight_decay": 0.1}),
