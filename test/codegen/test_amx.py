@@ -20,6 +20,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.heuristic import schedule
+from tinygrad.uop import Ops
 
 spec = importlib.util.spec_from_file_location("kernels", Path(__file__).with_name("kernels.py"))
 K = importlib.util.module_from_spec(spec)
@@ -65,12 +66,12 @@ def drawn(shape, dtype):
     return values.astype(K.NUMPY[dtype]), values
 
 
-def example(sizes, at, bt, a_dtype, b_dtype, out):
+def example(sizes, at, bt, a_dtype, b_dtype, out, target=AMX):
     m, n, k = sizes
     a, a_values = drawn((k, m) if at else (m, k), a_dtype)
     b, b_values = drawn((n, k) if bt else (k, n), b_dtype)
     expected = (a_values.T if at else a_values) @ (b_values.T if bt else b_values) + 1
-    kernel, recipe = schedule(product(m, n, k, at, bt, a_dtype, b_dtype, out), AMX)
+    kernel, recipe = schedule(product(m, n, k, at, bt, a_dtype, b_dtype, out), target)
     unit = next(step[3] for step in recipe if step[0] == "tensorise")
     assert unit.startswith("tdp")
     return kernel, [a, b], expected.astype(K.NUMPY[out])
@@ -151,11 +152,12 @@ class TileUnit:
             "tilerelease": (self.tilerelease, ()),
             "tilezero": (self.tilezero, (number,)),
             "tileloadd64": (self.tileloadd64, moves),
+            "tileloaddt164": (self.tileloadd64, moves),
             "tilestored64": (self.tilestored64, moves),
         }
 
 
-def run_emulated(kernel, shape, inputs, dtype):
+def run_emulated(kernel, shape, inputs, dtype, target=AMX):
     """Every phase, natively but for its tile instructions; tasks in two calls."""
     unit, problems = TileUnit(), []
 
@@ -172,14 +174,14 @@ def run_emulated(kernel, shape, inputs, dtype):
     for name, (function, kinds) in unit.functions().items():
         callbacks.append(ctypes.CFUNCTYPE(None, *kinds)(guarded(function)))
         llvm.add_symbol(f"emulated_{name}", ctypes.cast(callbacks[-1], ctypes.c_void_p).value)
-    lowered = lower(kernel, AMX)
+    lowered = lower(kernel, target)
     arrays = []
     for a in K.buffers_for(lowered, np.full(shape, 77, dtype), inputs):
         arrays.append(K.aligned(a.shape, a.dtype))
         arrays[-1][...] = a
     LLVMCompiler(HOST).compile("define void @f() { ret void }")  # LLVM is ready
     for phase in lowered.phases:
-        text = LLVMRenderer(AMX).render("f", phase.program)
+        text = LLVMRenderer(target).render("f", phase.program)
         names = "|".join(unit.functions())
         text = re.sub(rf"llvm\.x86\.({names})\b", r"emulated_\1", text).replace("immarg", "")
         module = llvm.parse_assembly(text)
@@ -241,6 +243,23 @@ def test_tiles_in_the_interpreter(kinds, at):
     how = {"dtype": expected.dtype, "target": AMX}
     found = K.compute(kernel, expected.shape, inputs, "python", **how)
     np.testing.assert_array_equal(found, expected)
+
+
+SMALL = replace(AMX, cache_l1=6 << 10, cache_l2=32 << 10)
+"""Caches for slabs of one turn of an instruction, and for blocks of two tiles at four turns."""
+
+
+@pytest.mark.parametrize("kinds", KINDS[:3], ids=named)
+@pytest.mark.parametrize("sizes", [(96, 70, 256), (130, 33, 210), (64, 64, 330), (32, 40, 384)])
+def test_sums_of_slabs_wait_in_memory(kinds, sizes):
+    kernel, inputs, expected = example(sizes, False, True, *kinds, target=SMALL)
+    assert {"pa1", "pb1", "acc1"} <= {n.arg[0] for n in kernel.toposort() if n.op is Ops.STAGE}
+    how = {"dtype": expected.dtype, "target": SMALL}
+    for found in (
+        run_emulated(kernel, expected.shape, inputs, **how),
+        K.compute(kernel, expected.shape, inputs, "python", **how),
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_assembly_is_tile_instructions():

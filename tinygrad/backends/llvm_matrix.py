@@ -80,8 +80,11 @@ class TileRegisters:
         self.writer = writer
         products = [n for n in program if n.op is Ops.WMMA and UNITS[n.arg].is_tile]
         sources = [s for n in products for s in n.src if not is_number(s)]
-        self.values = {*products, *sources}
+        starts = [n.src[0] for n in sources if n.op is Ops.CARRY and n.src[0].op is Ops.LOAD]
+        self.values = {*products, *sources, *starts}
         self.uses = Counter(s for n in products for s in n.src[:2])
+        # recipes let rows pass through the cache beside the columns, which stay
+        self.passing = {n.src[0] for n in products}
         self.carried: dict[UOp, list[tuple[UOp, UOp]]] = {}
         for loop, pairs in carried.items():
             self.carried[loop] = [pair for pair in pairs if pair[0] in self.values]
@@ -115,7 +118,16 @@ class TileRegisters:
     def _load(self, node: UOp) -> None:
         self._take(node)
         self.depths[node] = len(self.waiting)
-        self._move("tileloadd64", node, node.src[0])
+        name = "tileloaddt164" if node in self.passing else "tileloadd64"
+        if len(node.src) == 1:
+            self._move(name, node, node.src[0])
+            return
+        writer = self.writer  # 0 if the mask is false
+        writer.count += 1
+        self._emit("tilezero", f"i8 {self.numbers[node]}", types="i8 immarg")
+        writer.fork(writer.ref(node.src[1]), f"inside{writer.count}", f"after{writer.count}")
+        self._move(name, node, node.src[0])
+        writer.join(f"after{writer.count}")
 
     def _store(self, node: UOp) -> None:
         self._move("tilestored64", node.src[1], node.src[0])

@@ -65,7 +65,23 @@ class Accumulators:
 
     def start(self) -> Values:
         """The states before the first turn."""
+        stage = self.evaluator.continued.get(self.node)
+        if stage is not None:
+            return self._held_in(stage)
         return [self.empty] * (self.states * len(self.keys))
+
+    def _held_in(self, stage: UOp) -> Values:
+        """What lies in the stage that a unit's sums go on in; 0 in the first turn of its loops."""
+        program, bound = self.evaluator.program, self.evaluator.integers.bound
+        later: UOp = UOp.const(dtypes.bool, False)
+        for loop in own_ranges(stage.src[0]):
+            turn = bound[loop].value
+            is_later = program.test(Ops.CMPLT, 0 if isinstance(turn, int) else turn.src[0], turn)
+            later = program.add(Ops.OR, dtypes.bool, (later, is_later))
+        access, read = self.evaluator.access, element(stage)
+        tiles = [r for r in own_ranges(stage) if role_of(r) == "TILE"]
+        layout = access.layout(stage, flat_offset(read), tiles)
+        return [access.load_tile(read, key, layout, later) for key in self.keys]
 
     def take(self, accumulators: Values) -> Values:
         """One turn of the loops. The values of unrolled turns are first combined in pairs, except
@@ -154,6 +170,15 @@ class Maxima:
 
     def keep(self, results: Values) -> None:
         """Does nothing: no one reads the maxima after the loop."""
+
+
+def staged_tiles(evaluator: Evaluator, stage: UOp) -> Put:
+    """The leaf that stores the sums of a unit's tiles back to the stage that holds them: each
+    product starts with what lies there."""
+    part = term_of(stage.src[0])
+    evaluator.continued[part] = stage
+    store = Store(stage, flat_offset(element(stage)), part)
+    return Put(evaluator, Leaves(own_ranges(stage), [store]), padded=True)
 
 
 class StagedSums:

@@ -53,6 +53,7 @@ class Evaluator:
         self.tiles = Tiles(self)
         self.filling: frozenset[UOp] = frozenset()
         self.running: Running | None = None
+        self.continued: dict[UOp, UOp] = {}  # sums that start with what lies in a stage
         self.is_late = False
         self.is_ahead = False
 

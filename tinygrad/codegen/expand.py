@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.access import fill_of
-from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
+from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums, staged_tiles
 from tinygrad.codegen.ahead import ahead_of
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
@@ -197,6 +197,9 @@ class Expansion:
         """A stage gets its values, or takes them into the accumulators that it holds."""
         stage = item.stage
         if accumulates(stage):
+            if any(role_of(r) == "TILE" for r in own_ranges(stage)):
+                self._walk(item.items, [], staged_tiles(self.evaluator, stage))
+                return
             sums = StagedSums(self.evaluator, stage)
             self._walk(item.start, [], sums.starting())
             self._walk(item.items, [], sums.take)
