@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1080,
     "transforms": 435,
     "schedule": 4265,
-    "loops": 5960,
+    "loops": 5965,
     "codegen": 5730,
     "backends/*": 2985,
     "engine": 6305,
     "tensor/*": 8385,
 }
-CORE_BUDGET = 38_080  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 38_085  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

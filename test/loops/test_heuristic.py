@@ -506,7 +506,7 @@ def test_a_group_of_channels_is_a_loop():
     """So that the product is found, its rows are tiled, and its columns are read in place."""
     recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]
     assert recipe[:2] == (("split", "i1", 32, "i1g"), ("merge", "i2", "i3", "p1"))
-    assert ("split", "i1g", 6, "i1gu", "LOOP", "UNROLL") in recipe
+    assert ("split", "i1g", 11, "i1gu", "LOOP", "UNROLL") in recipe
 
 
 def test_vectors_turn_to_the_side_that_is_packed_once():
