@@ -16,7 +16,7 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Leaves, Put
 from tinygrad.codegen.linear import Number, Values
-from tinygrad.loops.layout import accumulates, overlaps, term_of
+from tinygrad.loops.layout import accumulates, holds_tiles, overlaps, term_of
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, NestScope, Reduce
 from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
@@ -197,7 +197,7 @@ class Expansion:
         """A stage gets its values, or takes them into the accumulators that it holds."""
         stage = item.stage
         if accumulates(stage):
-            if any(role_of(r) == "TILE" for r in own_ranges(stage)):
+            if holds_tiles(stage):
                 self._walk(item.items, [], staged_tiles(self.evaluator, stage))
                 return
             sums = StagedSums(self.evaluator, stage)

@@ -15,6 +15,7 @@ from tinygrad.loops.layout import (
     factor_of,
     fill_order,
     fills_itself,
+    holds_tiles,
     memory_of,
     option,
 )
@@ -187,7 +188,8 @@ class NestBuilder:
         fill, reduce, own = Fill(stage), stage.src[0], fill_order(stage)
         along = tuple(each for each in self.coming if each.goes_along(own_ranges(reduce)))
         self.coming = tuple(each for each in self.coming if each not in along)
-        self._nest(self._work(own, (), "fill"), fill.start)
+        if not holds_tiles(stage):
+            self._nest(self._work(own, (), "fill"), fill.start)
         taken = self._work((*own_ranges(reduce), *own), (reduce.src[0],), "take")
         self._nest(replace(taken, before=along), fill.items)
         return fill

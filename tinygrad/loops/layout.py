@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.roles import name_of, own_ranges, size_of
+from tinygrad.loops.roles import name_of, own_ranges, role_of, size_of
 from tinygrad.simplify.affine import weighted
 from tinygrad.uop import Ops, UOp
 
@@ -58,6 +58,12 @@ def accumulates(node: UOp) -> bool:
     """Whether the node is a STAGE that holds the sums of a REDUCE whose loops run around the
     stage's."""
     return node.op is Ops.STAGE and bool(option(node, "acc"))
+
+
+def holds_tiles(stage: UOp) -> bool:
+    """Whether a stage holds sums in a unit's tiles: products begin with what lies there, the first
+    ones with 0, so nothing is to be set before."""
+    return any(role_of(r) == "TILE" for r in own_ranges(stage))
 
 
 def option(stage: UOp, key: str, default: Any = None) -> Any:
