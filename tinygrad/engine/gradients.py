@@ -50,7 +50,7 @@ class Gradients:
         self._firsts: list[weakref.ref[Holder]] = []
         self._seen: list[weakref.ref[Holder]] = []
         self._cleared: list[weakref.ref[Holder]] = []
-        self._set: dict[int, weakref.ref[Holder]] = {}  # other threads set those of others
+        self._set: dict[int, weakref.ref[Holder]] = {}  # by this thread, by ids
         self._reads: list[_Read] = []
         self._made: list[weakref.ref[Holder]] = []  # theirs are the last results of the step
         self._left: list[tuple[weakref.ref[Holder], Any]] = []  # or made, but nobody keeps them

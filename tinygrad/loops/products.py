@@ -276,6 +276,17 @@ def finish_in_memory(draft: Draft, nest: str, one: Product, roles: dict[str, str
         draft.do("role", f"{name}.{loop}", roles[loop])
 
 
+def accumulate_in_memory(draft: Draft, nest: str, one: Product, roles: dict[str, str]) -> None:
+    """Stages the sums of a product in two parts, over all turns of these loops, which get their
+    roles: the outer part's loops run around them."""
+    part = reduction_of(draft, nest, one)
+    (whole,) = (n for n in draft.sums if n.src[0] is part)
+    name, over = draft.numbered("acc"), those_in(whole, roles)
+    draft.do("accumulate", draft.path(whole), over, name)
+    for loop in over:
+        draft.do("role", f"{name}.{loop}", roles[loop])
+
+
 def in_one_word(draft: Draft, name: str, one: Product) -> None:
     """Stages neighbours along a unit's depth together."""
     draft.give("TILE", (f"{name}.{loop}" for loop in one.depth))

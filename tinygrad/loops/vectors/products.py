@@ -19,6 +19,7 @@ from tinygrad.loops.products import (
     PANEL_BLOCK,
     SUMS,
     Product,
+    accumulate_in_memory,
     contractions,
     finish_in_memory,
     in_one_word,
@@ -269,17 +270,12 @@ def _turns_in_cache(draft: Draft, tiling: Tiling, one: Product, loop: UOp) -> in
 
 def _accumulate_tiles(draft: Draft, tiling: Tiling, one: Product, outer: list[str]) -> None:
     """Stages the partial sums of all row tiles while the blocks of the panel are packed in turn."""
-    part = reduction_of(draft, tiling.nest.name, one)
-    (whole,) = (n for n in draft.sums if n.src[0] is part)
     loops = draft.nest(tiling.nest.name).loops
     around = (*outer, *tiling.panels)
     over = [n for n in names(loops) if n not in around]
     over = [n for n in over if role_of(draft.loops[n]) != "PARALLEL"]
-    name = draft.numbered("acc")
     roles = {n: role_of(draft.loops[n]) for n in over}
-    draft.do("accumulate", draft.path(whole), those_in(whole, over), name)
-    for loop in those_in(whole, over):
-        draft.do("role", f"{name}.{loop}", roles[loop])
+    accumulate_in_memory(draft, tiling.nest.name, one, roles)
 
 
 def _operand(draft: Draft, tiling: Tiling, one: Product, along_columns: bool) -> UOp:

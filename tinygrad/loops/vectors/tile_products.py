@@ -19,6 +19,7 @@ from tinygrad.loops.draft import Draft, Nest, names, steps_along
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.products import (
     Product,
+    accumulate_in_memory,
     finish_in_memory,
     reduction_of,
     rows_before,
@@ -79,7 +80,9 @@ def tile_product(draft: Draft, nest: Nest, one: Product, unit: MatrixUnit, rows:
     _stage_columns(draft, one, (*around, *slab, column_tiles, column), bool(far))
     roles = {row_tiles: "UNROLL", column_tiles: "UNROLL", row: "TILE", column: "TILE"}
     if slabs:
-        _accumulate(draft, one, slab, {near: "LOOP"} | roles)
+        reduction = reduction_of(draft, "store", one)
+        draft.do("regroup", draft.path(reduction), (step, *one.depth))
+        accumulate_in_memory(draft, "store", replace(one, loops=(step,)), {near: "LOOP"} | roles)
     else:
         finish_in_memory(draft, "store", one, roles)
     draft.innermost("store", (*far, n, near, row_tiles, row, column_tiles, column))
@@ -106,18 +109,6 @@ def _block(draft: Draft, unit: MatrixUnit, turns: int) -> int:
     """The tiles of rows that stay in the private cache, of a sum of so many turns."""
     rows = TILES * unit.rows * unit.depth * unit.a.itemsize
     return int(BLOCK * draft.target.cache_l2) // (rows * turns)
-
-
-def _accumulate(draft: Draft, one: Product, slab: tuple[str, ...], roles: dict[str, str]) -> None:
-    """Keeps the sums of a block's tiles in memory while the slabs come by."""
-    reduction = reduction_of(draft, "store", one)
-    draft.do("regroup", draft.path(reduction), (slab[-1], *one.depth))
-    part = reduction_of(draft, "store", replace(one, loops=slab[-1:]))
-    (whole,) = (n for n in draft.sums if n.src[0] is part)
-    name, over = draft.numbered("acc"), those_in(whole, roles)
-    draft.do("accumulate", draft.path(whole), over, name)
-    for loop in over:
-        draft.do("role", f"{name}.{loop}", roles[loop])
 
 
 def _stage_columns(draft: Draft, one: Product, loops: tuple[str, ...], before: bool) -> None:
